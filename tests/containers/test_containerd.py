@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from framework import lorentz, needs, processes
+from framework import checkpoints, lorentz, needs, processes
 from framework.containers import TIMEOUT, wait
 
 
@@ -100,3 +102,33 @@ def test_a_container_in_the_background(containerd):
         containerd.ok("task", "rm", "c2")
         containerd.ok("container", "rm", "c2")
     lorentz.wait_until_gone("c2")
+
+
+def test_a_container_is_checkpointed_and_restored(containerd):
+    """Into an image of containerd's, and from there on where it stood."""
+    checkpoints.criu()
+    loop = "exec >/log; while :; do date +%s; usleep 100000; done"
+    containerd.run("c3", "sh", "-c", loop, option="-d", rate="10", at="2038-01-19")
+    words = ("task", "exec", "--exec-id")
+
+    def log() -> list[int]:
+        return [int(line) for line in containerd.ok(*words, "e1", "c3", "cat", "/log").split()]
+
+    def remove() -> None:
+        containerd.ok("task", "rm", "--force", "c3")
+        containerd.ok("container", "rm", "c3")
+
+    try:
+        wait(lambda: len(log()) > 3, "no output")
+        containerd.ok("container", "checkpoint", "--rw", "--image", "--task", "c3", "saved")
+        remove()
+        time.sleep(2)
+        containerd.ok("container", "restore", "--rw", "--live", "c3", "saved")
+        before = len(log())
+        wait(lambda: len(log()) > before + 3, "it does not go on")
+        steps = [after - at for at, after in itertools.pairwise(log())]
+        assert min(steps) >= 0 and max(steps) < 10, "time has passed in between"
+        assert lorentz.json_of("time", "c3")["rate"] == "10"
+    finally:
+        remove()
+    lorentz.wait_until_gone("c3")

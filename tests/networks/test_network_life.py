@@ -102,6 +102,17 @@ def test_down_leaves_nothing():
         lab.wait_until(lambda: not holders(namespaces), "no process in its namespaces")
 
 
+def test_down_takes_several_networks():
+    """None of them ends where one is not known."""
+    with Lab(pair()) as one, Lab(pair()) as other:
+        lorentz.refusal(lorentz.call("down", one.name, "nosuch"), "nosuch")
+        assert not is_gone(one)
+        ended = json.loads(lorentz.ok("down", one.name, other.name, "--json"))
+        assert [row["name"] for row in ended] == [one.name, other.name]
+        assert is_gone(one) and is_gone(other)
+    lorentz.refusal(lorentz.call("down", "--all", "nosuch"), "--all")
+
+
 def test_networks_come_and_go_many_times():
     nodes = ", ".join(f"n{i}: {{}}" for i in range(6))
     for _ in range(8):

@@ -11,7 +11,9 @@ use anyhow::Context;
 use lorentz_container::criu::Criu;
 use nix::errno::Errno;
 use nix::fcntl::{fcntl, FcntlArg, FdFlag};
+use nix::mount::{mount, MsFlags};
 use nix::poll::{poll, PollFd, PollFlags};
+use nix::sched::{unshare, CloneFlags};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{killpg, Signal};
 use nix::sys::socket::{socketpair, AddressFamily, SockFlag, SockType};
@@ -24,7 +26,7 @@ use rust_criu::rust_criu_protobuf::rpc::{
 /// Longest message of the protocol, bytes.
 const MESSAGE_LEN: usize = 64 * 1024;
 const ENDED: &str = "it has ended without a word";
-const LOG: &str = "criu.log";
+pub const LOG: &str = "criu.log";
 /// Files that CRIU writes into its working directory.
 const BY_PRODUCTS: [&str; 3] = [LOG, "stats-dump", "stats-restore"];
 
@@ -65,6 +67,23 @@ pub enum Survival {
     Ends,
 }
 
+/// A root file system, and the directory at which CRIU needs it: a mount point whose parent has nothing mounted over it.
+pub struct RootMount<'a> {
+    pub source: &'a Path,
+    pub point: &'a Path,
+}
+
+impl RootMount<'_> {
+    /// Mounts it in a mount namespace of the calling process's own, which ends with the process.
+    fn mount(&self) -> nix::Result<()> {
+        const NONE: Option<&str> = None;
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        // A file system that the host unmounts goes here too.
+        mount(NONE, "/", NONE, MsFlags::MS_SLAVE | MsFlags::MS_REC, NONE)?;
+        mount(Some(self.source), self.point, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)
+    }
+}
+
 impl Request {
     /// Starts CRIU, which inherits `inherited`. It does nothing before [`Request::send`].
     pub fn begin(
@@ -73,6 +92,17 @@ impl Request {
         inherited: &[RawFd],
         survival: Survival,
     ) -> anyhow::Result<Request> {
+        Request::begin_in(criu, request, inherited, survival, None)
+    }
+
+    /// As [`Request::begin`], where CRIU finds `root`.
+    pub fn begin_in(
+        criu: &Criu,
+        request: Criu_req_type,
+        inherited: &[RawFd],
+        survival: Survival,
+        root: Option<&RootMount>,
+    ) -> anyhow::Result<Request> {
         let (kind, flags) = (SockType::SeqPacket, SockFlag::SOCK_CLOEXEC);
         let (ours, theirs): (OwnedFd, OwnedFd) =
             socketpair(AddressFamily::Unix, kind, None, flags)?;
@@ -80,7 +110,11 @@ impl Request {
         let mut command = Command::new(&criu.path);
         command.arg("swrk").arg(theirs.as_raw_fd().to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let root = root.map(|root| (root.source.to_path_buf(), root.point.to_path_buf()));
         let prepare = move || {
+            if let Some((source, point)) = &root {
+                RootMount { source, point }.mount()?;
+            }
             for fd in &passed {
                 // SAFETY: the caller of `begin` has them open.
                 let fd = unsafe { BorrowedFd::borrow_raw(*fd) };

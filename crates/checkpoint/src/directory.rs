@@ -4,7 +4,7 @@
 //! DIR/
 //!     lorentz.json     what it is: see `Checkpoint`; its own checksum, and that of every other file
 //!     clock            the clock's file, without the zeros at its end
-//!     criu/            CRIU's images
+//!     criu/            CRIU's images; those of a container of an OCI runtime lie in DIR, where engines look for them
 //! ```
 //!
 //! It is written under another name and renamed when it is complete.
@@ -16,10 +16,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use lorentz_clock::{saturate, Span};
+use lorentz_control::number_inside;
 use lorentz_control::HostNow;
-use lorentz_inject::CpuTimes;
+use lorentz_inject::{Capabilities, CpuTimes};
 use serde::{Deserialize, Serialize};
 
+use crate::mounts::CgroupMount;
 use crate::CheckpointRefused;
 
 /// Version of the layout.
@@ -67,18 +69,39 @@ pub struct Checkpoint {
     pub clock_key: String,
     /// CRIU's keys for the pipes among the standard streams, with the streams' numbers.
     pub pipes: Vec<(i32, String)>,
-    /// The first process.
+    /// CRIU's keys for the files among the standard streams of a container of an OCI runtime, with the streams' numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_of_outside: Vec<(i32, String)>,
+    /// The first process, by its number in its own process id namespace.
     pub root: u32,
     /// All processes.
     pub processes: Vec<ProcessEntry>,
+    /// The bundle of a container of an OCI runtime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<BundleEntry>,
     /// Length and checksum of each other file, by its path in the directory.
     pub files: BTreeMap<String, (u64, u32)>,
+}
+
+/// The parts of an OCI bundle on which a checkpoint depends.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BundleEntry {
+    /// Its clock's settings, as text.
+    pub asked: String,
+    /// The inode of its process id namespace.
+    pub pid_namespace: u32,
+    /// CRIU's key for its network namespace, if that came from outside.
+    pub network: Option<String>,
+    /// The mount point of each bind mount inside, by the destination in the bundle.
+    pub binds: BTreeMap<String, String>,
+    /// The control groups that are mounted inside.
+    pub cgroups: Vec<CgroupMount>,
 }
 
 /// A process of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProcessEntry {
-    /// Its number.
+    /// Its number in its own process id namespace.
     pub pid: u32,
     /// Its name, for people.
     pub name: String,
@@ -86,6 +109,33 @@ pub struct ProcessEntry {
     pub cpu_ns: i64,
     /// Its threads.
     pub threads: Vec<ThreadEntry>,
+    /// The capabilities of its first thread, if the images lend it more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<CapabilitiesEntry>,
+}
+
+/// The sets of capabilities of a thread, as in [`Capabilities`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CapabilitiesEntry {
+    /// The effective set.
+    pub effective: u64,
+    /// The permitted set.
+    pub permitted: u64,
+    /// The bounding set.
+    pub bounding: u64,
+}
+
+impl CapabilitiesEntry {
+    fn of(sets: Capabilities) -> CapabilitiesEntry {
+        let Capabilities { effective, permitted, bounding } = sets;
+        CapabilitiesEntry { effective, permitted, bounding }
+    }
+
+    /// The sets.
+    pub(crate) fn sets(self) -> Capabilities {
+        let CapabilitiesEntry { effective, permitted, bounding } = self;
+        Capabilities { effective, permitted, bounding }
+    }
 }
 
 /// A thread of a checkpoint.
@@ -104,7 +154,9 @@ impl ProcessEntry {
         let name = fs::read_to_string(format!("/proc/{pid}/comm"))?.trim().to_string();
         let thread = |(tid, cpu_ns)| ThreadEntry { tid, cpu_ns };
         let threads = used.threads.into_iter().map(thread).collect();
-        Ok(ProcessEntry { pid, name, cpu_ns: used.process, threads })
+        let capabilities = Capabilities::of_unable(pid)?.map(CapabilitiesEntry::of);
+        let pid = number_inside(pid).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        Ok(ProcessEntry { pid, name, cpu_ns: used.process, threads, capabilities })
     }
 
     /// The CPU time that it and its threads have used.
@@ -127,6 +179,8 @@ pub(crate) struct Place {
     /// Where it will be.
     pub target: PathBuf,
     unfinished: PathBuf,
+    /// Where CRIU's images are, below the directory.
+    images: &'static str,
 }
 
 impl Place {
@@ -144,9 +198,24 @@ impl Place {
         let unfinished = target.with_file_name(hidden);
         let above = unfinished.parent().filter(|above| !above.as_os_str().is_empty());
         match above.is_none_or(Path::is_dir) {
-            true => Ok(Place { target: target.to_path_buf(), unfinished }),
+            true => Ok(Place { target: target.to_path_buf(), unfinished, images: IMAGES }),
             false => Err(refused("the directory above it does not exist")),
         }
+    }
+
+    /// As [`Place::beside`], for a directory that an engine names. It may have made it, or have an earlier checkpoint there, which is
+    /// removed.
+    pub fn for_engine(target: &Path) -> anyhow::Result<Place> {
+        let is_checkpoint = target.join(DESCRIPTION).exists();
+        let removed =
+            if is_checkpoint { fs::remove_dir_all(target) } else { fs::remove_dir(target) };
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // Refused below.
+            Err(_) if !is_checkpoint => {}
+            removed => removed?,
+        }
+        Ok(Place { images: "", ..Place::beside(target)? })
     }
 
     /// Whether the directory is under construction.
@@ -164,6 +233,7 @@ impl Place {
 pub(crate) struct Unfinished {
     dir: PathBuf,
     target: PathBuf,
+    images: PathBuf,
 }
 
 impl Unfinished {
@@ -171,14 +241,15 @@ impl Unfinished {
     pub fn make(place: &Place) -> io::Result<Unfinished> {
         let (dir, target) = (place.unfinished.clone(), place.target.clone());
         DirBuilder::new().mode(0o700).create(&dir)?;
-        let made = Unfinished { dir, target };
-        DirBuilder::new().mode(0o700).create(made.images())?;
+        let images = dir.join(place.images);
+        let made = Unfinished { dir, target, images };
+        DirBuilder::new().mode(0o700).recursive(true).create(&made.images)?;
         Ok(made)
     }
 
     /// The directory of CRIU's images.
-    pub fn images(&self) -> PathBuf {
-        self.dir.join(IMAGES)
+    pub fn images(&self) -> &Path {
+        &self.images
     }
 
     /// Copies the clock's file.
@@ -212,7 +283,8 @@ impl Drop for Unfinished {
 /// Length and checksum of each file below `dir`.
 fn files_of(dir: &Path) -> io::Result<BTreeMap<String, (u64, u32)>> {
     let mut found = BTreeMap::new();
-    for below in [Path::new(""), Path::new(IMAGES)] {
+    let below = [Path::new(""), Path::new(IMAGES)];
+    for below in below.into_iter().filter(|below| dir.join(below).exists()) {
         for entry in fs::read_dir(dir.join(below))? {
             let entry = entry?;
             if entry.file_type()?.is_file() {
@@ -277,7 +349,10 @@ impl Whole {
 
     /// The directory of CRIU's images.
     pub fn images(&self) -> PathBuf {
-        self.dir.join(IMAGES)
+        match self.checkpoint.bundle {
+            Some(_) => self.dir.clone(),
+            None => self.dir.join(IMAGES),
+        }
     }
 
     /// The contents of the clock's file.
@@ -349,13 +424,16 @@ mod tests {
             tcp_established: false,
             clock_key: "file[1:2]".into(),
             pipes: vec![(1, "pipe:[9]".into())],
+            files_of_outside: vec![],
             root: 7,
             processes: vec![ProcessEntry {
                 pid: 7,
                 name: "sleep".into(),
                 cpu_ns: 4,
                 threads: vec![thread],
+                capabilities: None,
             }],
+            bundle: None,
             files: BTreeMap::new(),
         }
     }

@@ -9,10 +9,12 @@ use anyhow::Context;
 use lorentz_container::{criu as installed, freeze, unfreeze, Container, Liveness, Mechanism};
 use lorentz_control::host_time::{sleep, HostMoment};
 use lorentz_control::processes::Process;
-use lorentz_control::{Cgroup, HostNow};
+use lorentz_control::{number_inside, Cgroup, HostNow};
 use nix::unistd::geteuid;
 use rust_criu::rust_criu_protobuf::rpc::Criu_req_type;
 
+use crate::bundle::BundleParts;
+use crate::capabilities::lend;
 use crate::compress::compress;
 use crate::criu::{self, Request, Survival};
 use crate::directory::{Host, Place, Unfinished};
@@ -46,8 +48,32 @@ pub fn checkpoint(
     options: CheckpointOptions,
 ) -> anyhow::Result<()> {
     let subject = Subject::of(container)?;
+    save(&subject, options, || Ok(Place::beside(dir)?))
+}
+
+/// As [`checkpoint`], for a container of an OCI runtime with the bundle `parts`. `dir` may be empty, or an earlier checkpoint, which
+/// is lost then.
+///
+/// # Errors
+///
+/// As [`checkpoint`].
+pub fn checkpoint_bundle(
+    container: &Container,
+    dir: &Path,
+    options: CheckpointOptions,
+    parts: &BundleParts,
+) -> anyhow::Result<()> {
+    let subject = Subject::with_bundle(container, parts)?;
+    save(&subject, options, || Place::for_engine(dir))
+}
+
+fn save(
+    subject: &Subject,
+    options: CheckpointOptions,
+    place: impl FnOnce() -> anyhow::Result<Place>,
+) -> anyhow::Result<()> {
     let criu = installed::find().map_err(|found| CheckpointRefused::NoCriu { found })?;
-    let place = Place::beside(dir)?;
+    let place = place()?;
     let guard = subject.guard(&place, options)?;
     let dumped = subject.dump(&criu, &place, &guard, options);
     if dumped.is_ok() && !options.leave_running {
@@ -65,14 +91,40 @@ pub(crate) struct Subject<'a> {
     group: Cgroup,
     root: u32,
     was_frozen: bool,
+    parts: Option<&'a BundleParts<'a>>,
 }
 
 impl<'a> Subject<'a> {
     pub fn of(container: &'a Container) -> anyhow::Result<Subject<'a>> {
-        let refused = |why: &str| {
-            let (name, why) = (container.name().to_string(), why.to_string());
-            Err(CheckpointRefused::Container { name, why }.into())
-        };
+        let refused = |why: &str| Err(refusal(container, why));
+        if container.record().bundle.is_some() {
+            return refused(
+                "made by an OCI runtime; its engine checkpoints it ('podman container checkpoint')",
+            );
+        }
+        let subject = Subject::any(container, None)?;
+        if is_in_other_namespace(subject.root, &["mnt", "net", "pid", "uts", "user"]) {
+            return refused("its program is in namespaces of its own, as a node of a network is");
+        }
+        Ok(subject)
+    }
+
+    fn with_bundle(
+        container: &'a Container,
+        parts: &'a BundleParts,
+    ) -> anyhow::Result<Subject<'a>> {
+        let subject = Subject::any(container, Some(parts))?;
+        if is_in_other_namespace(subject.root, &["user"]) {
+            return Err(refusal(container, "it has a user namespace, which cannot be restored"));
+        }
+        Ok(subject)
+    }
+
+    fn any(
+        container: &'a Container,
+        parts: Option<&'a BundleParts>,
+    ) -> anyhow::Result<Subject<'a>> {
+        let refused = |why: &str| Err(refusal(container, why));
         let record = container.record();
         if !geteuid().is_root() {
             return Err(CheckpointRefused::NotRoot.into());
@@ -81,9 +133,6 @@ impl<'a> Subject<'a> {
             return refused(&format!(
                 "in experiment {experiment}, which moves its clock; checkpoint it outside of one"
             ));
-        }
-        if record.bundle.is_some() {
-            return refused("made by an OCI runtime; only containers of 'lorentz run' without --rootfs can be checkpointed");
         }
         if record.mechanism == Mechanism::TimeNamespace {
             return refused("in a time namespace alone, which has no clock that can be stopped");
@@ -107,15 +156,12 @@ impl<'a> Subject<'a> {
             [] => return refused("no program runs in it"),
             _ => return refused("several programs run beside one another ('exec', or orphans); only one and its descendants can be checkpointed"),
         };
-        if is_in_other_namespace(root) {
-            return refused("its program is in namespaces of its own, as a node of a network is");
-        }
         let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
         if let Some(terminal) = streams::terminal(&pids) {
             let advice = "a restored program has no terminal; start it with its standard streams in files or pipes";
             return refused(&format!("a program has {terminal} open; {advice}"));
         }
-        Ok(Subject { container, group, root, was_frozen: clock.is_frozen() })
+        Ok(Subject { container, group, root, was_frozen: clock.is_frozen(), parts })
     }
 
     /// Makes the process that cleans up if this one is killed. The container either is in the complete directory or goes on.
@@ -146,21 +192,30 @@ impl<'a> Subject<'a> {
         );
         let description = self.describe(criu, options)?;
         let images = unfinished.images();
-        let opened = File::open(&images)?;
+        let opened = File::open(images)?;
         let mut asked = criu::options(&opened, &opened);
         asked.set_pid(self.root as i32);
         asked.set_leave_running(true);
         asked.set_freeze_cgroup(path_text(self.group.path()));
         asked.set_tcp_established(options.tcp_established);
         asked.external.push(description.clock_key.clone());
+        if let (Some(parts), Some(entry)) = (self.parts, &description.bundle) {
+            parts.name_all(entry, &mut asked);
+            asked.external.extend(description.files_of_outside.iter().map(|(_, key)| key.clone()));
+        }
         let inherited = [opened.as_raw_fd(), guard.fd()];
         let mut request = Request::begin(criu, Criu_req_type::DUMP, &inherited, Survival::GoesOn)?;
-        request.send(asked, |_| Ok(())).map_err(|error| criu::explain(&images, &error))?;
+        let sent = request.send(asked, |_| Ok(()));
+        if let (Err(_), Some(parts)) = (&sent, self.parts) {
+            parts.keep_log(images, "dump.log");
+        }
+        sent.map_err(|error| criu::explain(images, &error))?;
         drop(request);
-        criu::clear_work(&images);
-        images::adapt(&images)?;
+        criu::clear_work(images);
+        images::adapt(images)?;
+        lend(images, &description.processes)?;
         if options.compress {
-            compress(&images)?;
+            compress(images)?;
         }
         unfinished.copy_clock(&self.container.clock_path())?;
         unfinished.finish(description)
@@ -189,17 +244,26 @@ impl<'a> Subject<'a> {
             monotonic_ns: reading.virt.0,
             boottime_ns: reading.boot.0,
             rate: reading.rate.to_string(),
-            frozen: self.was_frozen,
+            frozen: self.was_frozen && !self.is_paused(),
             host_wall_ns: now.wall.as_nanos(),
             host_monotonic_ns: now.real.0,
             time_offsets: host.time_offsets,
             tcp_established: options.tcp_established,
             clock_key: clock_key(&self.container.clock_path())?,
             pipes: streams::pipes_to_outside(self.root, &pids),
-            root: self.root,
+            files_of_outside: self
+                .parts
+                .map_or_else(Vec::new, |_| streams::files_of_outside(self.root)),
+            root: number_inside(self.root).context("the first program has ended")?,
+            bundle: self.parts.map(|parts| parts.describe(self.root)).transpose()?,
             processes: pids.iter().map(|pid| ProcessEntry::of(*pid)).collect::<Result<_, _>>()?,
             files: Default::default(),
         })
+    }
+
+    /// Whether its engine has stopped its clock, as containerd does for a checkpoint.
+    fn is_paused(&self) -> bool {
+        self.container.record().bundle.as_ref().is_some_and(|bundle| bundle.paused_clock)
     }
 
     /// Lets the container go on, unless it was frozen before.
@@ -232,11 +296,16 @@ fn roots(processes: &[Process]) -> Vec<u32> {
     live.filter(|process| !is_inside(process.parent)).map(|process| process.pid).collect()
 }
 
-/// Whether a process is in namespaces that a restore does not make anew.
-fn is_in_other_namespace(pid: u32) -> bool {
+fn refusal(container: &Container, why: &str) -> anyhow::Error {
+    let (name, why) = (container.name().to_string(), why.to_string());
+    CheckpointRefused::Container { name, why }.into()
+}
+
+/// Whether a process is in other namespaces of these `kinds` than this one.
+fn is_in_other_namespace(pid: u32, kinds: &[&str]) -> bool {
     let link = |pid: &str, name: &str| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
     let pid = pid.to_string();
-    ["mnt", "net", "pid", "uts", "user"].iter().any(|name| link(&pid, name) != link("self", name))
+    kinds.iter().any(|name| link(&pid, name) != link("self", name))
 }
 
 /// CRIU's key for the clock's file: the mount's number and the inode, both in hexadecimal.

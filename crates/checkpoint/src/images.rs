@@ -7,6 +7,8 @@ use std::path::Path;
 use protobuf::well_known_types::empty::Empty;
 use protobuf::{Message, UnknownValueRef};
 
+use crate::image;
+
 /// The offsets of the time namespace. Without them CRIU makes no new one, whose CLOCK_MONOTONIC no controller would share.
 const TIME_NAMESPACE: &str = "timens-0.img";
 /// The seccomp filters.
@@ -45,13 +47,7 @@ const FLAGS: u32 = 3;
 ///
 /// Threads name the oldest filter of their chain by its number in the image, and that is never one that an adoption has added.
 fn without_filter(image: &[u8], code: &[u8]) -> Option<Vec<u8>> {
-    // Two magic numbers, then the length of the only message.
-    let (magic, rest) = image.split_at_checked(8)?;
-    let (length, message) = rest.split_at_checked(4)?;
-    let length = u32::from_le_bytes(length.try_into().ok()?);
-    if message.len() != length as usize {
-        return None;
-    }
+    let (magic, message) = image::split(image)?;
     let chains = parse(message)?;
     let mut filters = chains.clone();
     for filter in &mut filters {
@@ -65,9 +61,7 @@ fn without_filter(image: &[u8], code: &[u8]) -> Option<Vec<u8>> {
             filter.newer = newer.newer;
         }
     }
-    let message = encode(&filters)?;
-    let length = u32::try_from(message.len()).ok()?.to_le_bytes();
-    Some([magic, &length, &message].concat())
+    image::join(magic, &encode(&filters)?)
 }
 
 fn parse(message: &[u8]) -> Option<Vec<Filter>> {
@@ -115,37 +109,36 @@ mod tests {
         Filter { code: code.to_vec(), newer, flags: Some(2) }
     }
 
-    fn image(filters: &[Filter]) -> Vec<u8> {
-        let message = encode(filters).unwrap();
-        [b"magic-no", &(message.len() as u32).to_le_bytes()[..], &message].concat()
+    fn image_of(filters: &[Filter]) -> Vec<u8> {
+        image::join(b"magic-no", &encode(filters).unwrap()).unwrap()
     }
 
     #[test]
     fn chains_pass_over_a_filter_that_is_taken_out() {
         let chain = |newer: [Option<u64>; 4]| {
             let codes: [&[u8]; 4] = [b"own", b"added", b"added", b"main"];
-            image(&std::array::from_fn::<_, 4, _>(|i| filter(codes[i], newer[i])))
+            image_of(&std::array::from_fn::<_, 4, _>(|i| filter(codes[i], newer[i])))
         };
         let before = chain([None, Some(0), Some(1), Some(2)]);
         let after = chain([None, Some(0), Some(0), Some(0)]);
         assert_eq!(without_filter(&before, b"added").unwrap(), after);
-        let last = image(&[filter(b"added", None), filter(b"main", Some(0))]);
-        let after = image(&[filter(b"added", None), filter(b"main", None)]);
+        let last = image_of(&[filter(b"added", None), filter(b"main", Some(0))]);
+        let after = image_of(&[filter(b"added", None), filter(b"main", None)]);
         assert_eq!(without_filter(&last, b"added").unwrap(), after);
     }
 
     #[test]
     fn an_image_without_it_stays_as_it_is() {
-        let before = image(&[filter(b"own", None), filter(b"main", Some(0))]);
+        let before = image_of(&[filter(b"own", None), filter(b"main", Some(0))]);
         assert_eq!(without_filter(&before, b"added").unwrap(), before);
     }
 
     #[test]
     fn an_unknown_image_is_refused() {
-        let good = image(&[filter(b"main", None)]);
+        let good = image_of(&[filter(b"main", None)]);
         for wrong in [&good[..good.len() - 1], &good[..10], b""] {
             assert_eq!(without_filter(wrong, b"added"), None);
         }
-        assert_eq!(without_filter(&image(&[filter(b"main", Some(7))]), b"added"), None);
+        assert_eq!(without_filter(&image_of(&[filter(b"main", Some(7))]), b"added"), None);
     }
 }

@@ -16,24 +16,32 @@
 //!
 //! - [`checkpoint()`]: writes a directory;
 //! - [`restore()`], [`check`]: make a container of one, or say whether that is possible;
+//! - [`checkpoint_bundle`], [`BundleRestore`]: the same for a container of an OCI runtime;
 //! - [`migrate()`], [`receive`]: the two sides of a migration;
 //! - [`Checkpoint`]: the description in such a directory, which is checked before anything is started.
 
+mod bundle;
+mod capabilities;
 mod compress;
 mod criu;
 mod directory;
 mod dump;
 mod error;
 mod guard;
+mod image;
 mod images;
 mod init;
 mod migrate;
+mod mount_points;
+mod mounts;
 mod restore;
 mod settle;
 mod streams;
 
-pub use directory::{Checkpoint, ProcessEntry, ThreadEntry};
-pub use dump::{checkpoint, CheckpointOptions};
+pub use bundle::{BundleMount, BundleParts, BundleRestore, RestoredBundle};
+pub use directory::{BundleEntry, CapabilitiesEntry, Checkpoint, ProcessEntry, ThreadEntry};
+pub use dump::{checkpoint, checkpoint_bundle, CheckpointOptions};
 pub use error::CheckpointRefused;
 pub use migrate::{migrate, receive, MigrateOptions};
+pub use mounts::CgroupMount;
 pub use restore::{check, restore, RestoreOptions, WallPolicy};

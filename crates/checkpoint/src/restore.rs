@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -17,13 +17,13 @@ use lorentz_control::{number_inside, Cgroup, HostNow};
 use lorentz_inject::{ExecMonitor, RestoredProcess};
 use nix::sys::prctl::set_child_subreaper;
 use nix::unistd::{dup, geteuid};
-use rust_criu::rust_criu_protobuf::rpc::{Criu_req_type, Inherit_fd};
+use rust_criu::rust_criu_protobuf::rpc::{Criu_opts, Criu_req_type, Inherit_fd};
 
 use crate::compress::expand;
-use crate::criu::{self, Request, Survival};
+use crate::criu::{self, Request, RootMount, Survival};
 use crate::directory::Whole;
 use crate::init::Init;
-use crate::CheckpointRefused;
+use crate::{Checkpoint, CheckpointRefused};
 
 /// The wall clock after a restore.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,7 +56,7 @@ pub struct RestoreOptions<'a> {
 ///
 /// [`CheckpointRefused`].
 pub fn check(dir: &Path, options: &RestoreOptions) -> anyhow::Result<()> {
-    Plan::of(dir, options).map(drop)
+    Plan::without_bundle(dir, options).map(drop)
 }
 
 /// Makes a container of the checkpoint in `dir`, under the name that `options` say. A process in the background supervises it. The caller must have
@@ -66,7 +66,7 @@ pub fn check(dir: &Path, options: &RestoreOptions) -> anyhow::Result<()> {
 ///
 /// [`CheckpointRefused`]; or CRIU's first error. Nothing of the container is left then.
 pub fn restore(state: &StateDir, dir: &Path, options: &RestoreOptions) -> anyhow::Result<()> {
-    let plan = Plan::of(dir, options)?;
+    let plan = Plan::without_bundle(dir, options)?;
     state.check_new_name(plan.name())?;
     let (mut ours, theirs) = UnixStream::pair()?;
     start_process(|ready| {
@@ -89,15 +89,27 @@ pub fn restore(state: &StateDir, dir: &Path, options: &RestoreOptions) -> anyhow
 const RESTORED: &str = "ok";
 const ERROR: &str = "error ";
 
+/// The surroundings in which CRIU restores processes.
+pub(crate) struct Surroundings<'a> {
+    /// Puts CRIU into the control groups in which the processes begin. Returns the one whose freezer stops them.
+    pub enter: &'a dyn Fn(u32) -> anyhow::Result<Cgroup>,
+    /// Their root file system, if they have one of their own.
+    pub root: Option<RootMount<'a>>,
+    /// Descriptors of this process that CRIU inherits.
+    pub inherited: &'a [RawFd],
+    /// Adds to the request to CRIU, which has this process id.
+    pub adjust: &'a dyn Fn(u32, &mut Criu_opts) -> anyhow::Result<()>,
+}
+
 /// A restore that nothing speaks against yet.
-struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     whole: Whole,
     criu: installed::Criu,
     options: &'a RestoreOptions<'a>,
 }
 
 impl<'a> Plan<'a> {
-    fn of(dir: &Path, options: &'a RestoreOptions<'a>) -> anyhow::Result<Plan<'a>> {
+    pub fn of(dir: &Path, options: &'a RestoreOptions<'a>) -> anyhow::Result<Plan<'a>> {
         if !geteuid().is_root() {
             return Err(CheckpointRefused::NotRoot.into());
         }
@@ -110,6 +122,26 @@ impl<'a> Plan<'a> {
             return Err(refused(why.into()).into());
         }
         Ok(Plan { whole, criu, options })
+    }
+
+    fn without_bundle(dir: &Path, options: &'a RestoreOptions<'a>) -> anyhow::Result<Plan<'a>> {
+        let plan = Plan::of(dir, options)?;
+        if plan.checkpoint().bundle.is_none() {
+            return Ok(plan);
+        }
+        let why =
+            "a container of an OCI runtime; its engine restores it ('podman container restore')";
+        Err(CheckpointRefused::Directory { dir: dir.to_path_buf(), why: why.into() }.into())
+    }
+
+    /// The checkpoint's description.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.whole.checkpoint
+    }
+
+    /// The contents of the clock's file.
+    pub fn clock(&self) -> io::Result<Vec<u8>> {
+        self.whole.clock()
     }
 
     /// Whether other processes have process ids of the programs. Then these get a namespace of their own.
@@ -151,7 +183,7 @@ impl<'a> Plan<'a> {
             kind: MonitorKind::Restore,
             has_programs: true,
         };
-        let mut container = state.create_from(&new, &self.whole.clock()?)?;
+        let mut container = state.create_from(&new, &self.clock()?)?;
         match self.bring_back(&mut container) {
             Ok(monitor) => Ok((monitor, container)),
             Err(error) => {
@@ -163,27 +195,30 @@ impl<'a> Plan<'a> {
 
     fn bring_back(&self, container: &mut Container) -> anyhow::Result<ExecMonitor> {
         let Some(group) = container.cgroup() else { return Err(CheckpointRefused::NotRoot.into()) };
-        container.clock()?.rebase(self.whole.difference_of_hosts()?);
+        self.rebase(container)?;
         let mut monitor = monitor_of(container)?;
         // The children of a restored program that ends come to this process.
         set_child_subreaper(true)?;
+        let enter = |criu: u32| {
+            group.add(criu)?;
+            Ok(group.clone())
+        };
+        let adjust = |_: u32, _: &mut Criu_opts| Ok(());
+        let here = Surroundings { enter: &enter, root: None, inherited: &[], adjust: &adjust };
         let init = match self.ids_are_taken() {
-            true => Some(Init::start(|| self.restore_processes(container, &group))?),
+            true => Some(Init::start(|| self.restore_processes(container, &here).map(drop))?),
             false => {
-                self.restore_processes(container, &group)?;
+                self.restore_processes(container, &here)?;
                 None
             }
         };
         let space = match &init {
-            Some(init) => container.clock()?.relocate(init.pid)?,
+            Some(init) => container.clock()?.relocate(None, init.pid)?,
             None => PidNamespace::MONITOR,
         };
         let root = self.adopt(container, &group, &mut monitor, space)?;
         container.set_program(root)?;
-        if self.options.wall == WallPolicy::Host {
-            let passed = HostNow::read()?.wall.as_nanos() - self.whole.checkpoint.host_wall_ns;
-            container.clock()?.step(Span(saturate(passed)))?;
-        }
+        self.set_wall(container)?;
         if !self.options.frozen && !self.whole.checkpoint.frozen {
             unfreeze(container)?;
         }
@@ -191,8 +226,27 @@ impl<'a> Plan<'a> {
         Ok(monitor)
     }
 
-    /// Has CRIU restore the processes into `group`, which is frozen afterwards: they have executed nothing.
-    fn restore_processes(&self, container: &Container, group: &Cgroup) -> anyhow::Result<()> {
+    /// Makes the clock, which stands still, that of this host.
+    pub fn rebase(&self, container: &Container) -> anyhow::Result<()> {
+        container.clock()?.rebase(self.whole.difference_of_hosts()?);
+        Ok(())
+    }
+
+    /// Moves the wall clock, if the options say so.
+    pub fn set_wall(&self, container: &Container) -> anyhow::Result<()> {
+        if self.options.wall == WallPolicy::Host {
+            let passed = HostNow::read()?.wall.as_nanos() - self.whole.checkpoint.host_wall_ns;
+            container.clock()?.step(Span(saturate(passed)))?;
+        }
+        Ok(())
+    }
+
+    /// Has CRIU restore the processes. Returns their control group, which is frozen: they have executed nothing.
+    pub fn restore_processes(
+        &self,
+        container: &Container,
+        surroundings: &Surroundings,
+    ) -> anyhow::Result<Cgroup> {
         let work_path = container.dir();
         let expanded = expand(&self.whole.images(), &work_path)?;
         let images = expanded.as_ref().map_or(self.whole.images(), |copy| copy.path().into());
@@ -209,12 +263,15 @@ impl<'a> Plan<'a> {
         let inherited: Vec<RawFd> = [opened.as_raw_fd(), work.as_raw_fd(), clock.as_raw_fd()]
             .into_iter()
             .chain(streams.iter().map(|(fd, _)| fd.as_raw_fd()))
+            .chain(surroundings.inherited.iter().copied())
             .collect();
         let kind = Criu_req_type::RESTORE;
-        let mut request = Request::begin(&self.criu, kind, &inherited, Survival::Ends)?;
+        let root = surroundings.root.as_ref();
+        let mut request = Request::begin_in(&self.criu, kind, &inherited, Survival::Ends, root)?;
         let criu = request.pid();
         // CRIU's children begin in its group.
-        group.add(criu)?;
+        let group = (surroundings.enter)(criu)?;
+        (surroundings.adjust)(criu, &mut asked)?;
         let own = Cgroup::of(std::process::id()).context("the own control group")?;
         let notify = |step: &str| {
             if step == "pre-resume" {
@@ -226,13 +283,14 @@ impl<'a> Plan<'a> {
         request.send(asked, notify).map_err(|error| criu::explain(&work_path, &error))?;
         criu::clear_work(&work_path);
         anyhow::ensure!(group.freeze()?, "a restored program does not stop");
-        Ok(())
+        Ok(group)
     }
 
-    /// The caller's standard streams, for the pipes to outside that the program had.
+    /// The caller's standard streams, for the pipes and files of outside that the program had.
     fn streams(&self) -> anyhow::Result<Vec<(OwnedFd, &String)>> {
         let mut streams = Vec::new();
-        for (stream, key) in &self.whole.checkpoint.pipes {
+        let Checkpoint { pipes, files_of_outside, .. } = &self.whole.checkpoint;
+        for (stream, key) in pipes.iter().chain(files_of_outside) {
             if self.options.is_detached {
                 let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
                 streams.push((null.into(), key));
@@ -247,7 +305,7 @@ impl<'a> Plan<'a> {
 
     /// Puts the processes, which are in namespace `space` of the registry, under `monitor`. `group` is frozen before and afterwards.
     /// Returns the process id of the first program.
-    fn adopt(
+    pub fn adopt(
         &self,
         container: &Container,
         group: &Cgroup,
@@ -264,7 +322,8 @@ impl<'a> Plan<'a> {
         }
         group.thaw();
         for (process, restored) in &stopped {
-            restored.adopt(monitor, space, &process.cpu_times(), rate)?;
+            let own = process.capabilities.map(|entry| entry.sets());
+            restored.adopt(monitor, space, &process.cpu_times(), rate, own)?;
         }
         group.begin_freeze()?;
         drop(stopped);
@@ -280,7 +339,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn inherit(fd: RawFd, key: &str) -> Inherit_fd {
+pub(crate) fn inherit(fd: RawFd, key: &str) -> Inherit_fd {
     let mut inherit = Inherit_fd::new();
     inherit.set_fd(fd);
     inherit.set_key(key.to_string());

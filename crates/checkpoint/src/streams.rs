@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+const STREAMS: std::ops::Range<i32> = 0..3;
 
 /// Names CRIU's key of each pipe among the standard streams of `root` that leads out of the processes `pids`; with the number of the
 /// stream.
 pub fn pipes_to_outside(root: u32, pids: &[u32]) -> Vec<(i32, String)> {
-    const STREAMS: std::ops::Range<i32> = 0..3;
     let inner: Vec<(String, bool)> = pids.iter().flat_map(|pid| pipe_ends(*pid)).collect();
     let mut known = BTreeSet::new();
     let mut found = Vec::new();
@@ -19,6 +21,20 @@ pub fn pipes_to_outside(root: u32, pids: &[u32]) -> Vec<(i32, String)> {
         }
     }
     found
+}
+
+/// Names CRIU's key of each file among the standard streams of `root` that lies in no mount of its own; with the number of the stream.
+pub fn files_of_outside(root: u32) -> Vec<(i32, String)> {
+    let mounts = fs::read_to_string(format!("/proc/{root}/mountinfo")).unwrap_or_default();
+    let is_inside = |mount: &str| mounts.lines().any(|line| line.split(' ').next() == Some(mount));
+    let file = |stream: i32| {
+        let file = fs::metadata(format!("/proc/{root}/fd/{stream}")).ok()?;
+        let mount = fd_info(root, &stream.to_string(), "mnt_id:")?;
+        let is_file = file.is_file() && !is_inside(&mount);
+        let mount: u64 = mount.parse().ok().filter(|_| is_file)?;
+        Some((stream, format!("file[{mount:x}:{:x}]", file.ino())))
+    };
+    STREAMS.filter_map(file).collect()
 }
 
 /// Returns a terminal that one of the processes `pids` has open.
@@ -41,8 +57,13 @@ fn pipe_ends(pid: u32) -> Vec<(String, bool)> {
 fn pipe_end(pid: u32, fd: &str) -> Option<(String, bool)> {
     let link = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
     let key = link.to_str().filter(|link| link.starts_with("pipe:["))?.to_string();
-    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
-    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
-    let flags = i32::from_str_radix(flags.trim(), 8).ok()?;
+    let flags = i32::from_str_radix(&fd_info(pid, fd, "flags:")?, 8).ok()?;
     Some((key, flags & libc::O_ACCMODE != libc::O_RDONLY))
+}
+
+/// Reads a line of /proc/PID/fdinfo.
+fn fd_info(pid: u32, fd: &str, name: &str) -> Option<String> {
+    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+    let value = info.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(value.trim().to_string())
 }

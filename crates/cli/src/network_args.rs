@@ -164,9 +164,12 @@ pub struct Up {
 // `lorentz down`.
 #[derive(Args, Debug)]
 pub struct Down {
-    /// The network [default: the only one]
+    /// The networks [default: the only one]
     #[arg(value_name = "NETWORK")]
-    pub network: Option<String>,
+    pub networks: Vec<String>,
+    /// All networks
+    #[arg(long, conflicts_with = "networks")]
+    pub all: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -99,6 +99,27 @@ pub fn keep_only(kept: &[BorrowedFd]) {
     }
 }
 
+/// Closes the descriptors that this process was started with, except the standard streams. All others are close-on-exec.
+///
+/// # Errors
+///
+/// If there is no /proc.
+pub fn close_inherited() -> std::io::Result<()> {
+    const STREAMS: i32 = 3;
+    let entries = std::fs::read_dir("/proc/self/fd")?.flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let open: Vec<i32> = numbers.filter(|fd| *fd >= STREAMS).collect();
+    for fd in open {
+        // SAFETY: a number in. The directory's own is closed by now.
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+        if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
+            // SAFETY: nothing in this process has opened it.
+            unsafe { libc::close(fd) };
+        }
+    }
+    Ok(())
+}
+
 /// Redirects the standard streams to /dev/null. A pipe that the caller reads to its end must not be kept open by a process that
 /// only supervises others.
 ///

@@ -78,4 +78,6 @@ pub use state::{
     is_name, scan_processes, Bundle, Container, ContainerRecord, Liveness, Mechanism, Monitor,
     MonitorKind, NewContainer, StateDir, STATE_DIR_VARIABLE,
 };
-pub use supervise::{connect_to_monitor, start_monitor, MonitorConnection};
+pub use supervise::{
+    connect_to_monitor, hand_over_to_background, start_monitor, MonitorConnection,
+};

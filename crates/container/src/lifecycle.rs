@@ -145,7 +145,7 @@ pub fn monitor_of(container: &Container) -> anyhow::Result<ExecMonitor> {
 }
 
 /// Makes the monitor look after the container's clock.
-fn keep_watch(
+pub(crate) fn keep_watch(
     monitor: &mut ExecMonitor,
     container: &Container,
     clock: Clock,

@@ -8,10 +8,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use lorentz_inject::{register_process, RegistrationSocket, SelfRegistration};
+use lorentz_inject::{register_process, ExecMonitor, RegistrationSocket, SelfRegistration};
 
-use crate::background::{self, close_standard_streams, keep_only};
-use crate::lifecycle::monitor_of;
+use crate::background::{self, close_inherited, close_standard_streams, keep_only};
+use crate::lifecycle::{keep_watch, monitor_of};
 use crate::{Container, MonitorKind};
 
 /// The name of the registration socket, in the container's directory: the monitor supervises the processes that register there.
@@ -52,6 +52,34 @@ pub fn start_monitor(
         Ok(())
     })?;
     Ok(MonitorConnection { socket: ours, container: container.clone() })
+}
+
+/// Makes a process in the background go on as `monitor`, which has programs already, as that of [`start_monitor`] does. The caller
+/// must have one thread only.
+///
+/// # Errors
+///
+/// If no process or socket can be made.
+pub fn hand_over_to_background(
+    monitor: &mut ExecMonitor,
+    container: &Container,
+) -> anyhow::Result<()> {
+    let socket = bind_anew(container).context("making the monitor's door")?;
+    background::start(|ready| {
+        // An engine waits for the end of pipes that it has given to its runtime.
+        close_inherited()?;
+        let container = container.enter(MonitorKind::Runtime)?;
+        container.take_clock_over(monitor.clock_file())?;
+        // The clock watch of the parent belongs to the parent.
+        keep_watch(monitor, &container, container.clock()?)?;
+        monitor.accept_registrations(RegistrationSocket::listening(socket)?);
+        close_standard_streams()?;
+        std::env::set_current_dir("/")?;
+        drop(ready);
+        monitor.serve_rest()?;
+        container.leave()?;
+        Ok(())
+    })
 }
 
 /// Connects to the registration socket of a container whose monitor runs.

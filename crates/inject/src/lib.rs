@@ -23,6 +23,7 @@ mod attach;
 mod boot_stub;
 mod borrowed_thread;
 mod call_site;
+mod capabilities;
 mod error;
 mod events;
 mod filter;
@@ -48,6 +49,7 @@ mod wall;
 
 pub use adopt::{Adopter, Adoption, NoNewPrivs, StoppedProcesses};
 pub use call_site::rewritten_sites;
+pub use capabilities::Capabilities;
 pub use error::Error;
 pub use image::build_id as shim_build_id;
 pub use launch::{find as find_command, Forked, ProgramEnd};

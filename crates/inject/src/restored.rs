@@ -14,6 +14,7 @@
 
 use crate::attach::{map_scratch, sock_fprog, StoppedProcess, SCRATCH};
 use crate::borrowed_thread::BorrowedThread;
+use crate::capabilities::Capabilities;
 use crate::image;
 use crate::launch::duplicate_fd;
 use crate::monitor::ExecMonitor;
@@ -81,7 +82,8 @@ impl RestoredProcess {
     }
 
     /// Makes `monitor` supervise the process, which is in namespace `space` of the registry, and its CPU clocks go on from `used`.
-    /// `rate` is that of the monitor's clock. The process's control group is thawed.
+    /// `rate` is that of the monitor's clock. The process's control group is thawed. Its first thread keeps the capabilities `own`,
+    /// if it was lent others.
     ///
     /// # Errors
     ///
@@ -92,13 +94,14 @@ impl RestoredProcess {
         space: PidNamespace,
         used: &CpuTimes,
         rate: Rate,
+        own: Option<Capabilities>,
     ) -> Result<()> {
         let refused = |error: io::Error| Error::Refused(format!("process {}: {error}", self.0.pid));
         self.tell_where_it_is(space).map_err(refused)?;
         for thread in &self.0.threads {
             repeat_wait(*thread).map_err(refused)?;
         }
-        let listener = self.bring_back(monitor).map_err(refused)?;
+        let listener = self.bring_back(monitor, own).map_err(refused)?;
         self.continue_cpu_clocks(used, rate).map_err(refused)?;
         monitor.add_listener(listener);
         Ok(())
@@ -114,7 +117,7 @@ impl RestoredProcess {
         first.write(from_machine as u64, &offsets.concat())
     }
 
-    fn bring_back(&self, monitor: &ExecMonitor) -> io::Result<OwnedFd> {
+    fn bring_back(&self, monitor: &ExecMonitor, own: Option<Capabilities>) -> io::Result<OwnedFd> {
         // The filter lets calls from the image through.
         let borrowed = BorrowedThread::at(self.0.threads[0], IMAGE as u64)?;
         let scratch = map_scratch(&borrowed)?;
@@ -123,6 +126,9 @@ impl RestoredProcess {
         // CRIU before 4.2 does not keep this.
         let wipe_on_fork = libc::MADV_WIPEONFORK as u64;
         borrowed.must(libc::SYS_madvise, [FORK_DATA as u64, PAGE, wipe_on_fork, 0, 0, 0])?;
+        if let Some(own) = own {
+            own.give_back(self.0.threads[0], &borrowed, scratch)?;
+        }
         borrowed.must(libc::SYS_munmap, [scratch, SCRATCH, 0, 0, 0, 0])?;
         Ok(listener)
     }

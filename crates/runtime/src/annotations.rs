@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use lorentz_clock::Span;
+use lorentz_checkpoint::WallPolicy;
+use lorentz_clock::{Rate, Span};
 use lorentz_control::{ClockOptions, WrongOption, CLOCK_OPTIONS};
 use thiserror::Error;
 
@@ -51,12 +52,19 @@ pub struct Asked {
     pub clock: ClockOptions,
     /// The name, if the container is to have one beside its id.
     pub name: Option<String>,
+    /// The wall clock after a restore.
+    pub restored_wall: Option<WallPolicy>,
+    /// The rate after a restore, in place of the one at the checkpoint.
+    pub restored_rate: Option<Rate>,
     /// The annotation or variable that gave each option.
     places: BTreeMap<&'static str, String>,
 }
 
-/// The annotation without its prefix that names the container. All others are options of the clock.
+/// The annotation without its prefix that names the container.
 const NAME: &str = "name";
+/// Annotations without their prefix that a restore follows. All others are options of the clock.
+const RESTORE_WALL: &str = "restore-wall";
+const RESTORE_RATE: &str = "restore-rate";
 
 /// Returns each annotation without its prefix.
 fn keys() -> impl Iterator<Item = &'static str> {
@@ -77,6 +85,10 @@ impl Asked {
         let mut asked = Asked::default();
         for (key, text) in annotations {
             let Some(short) = key.strip_prefix(PREFIX) else { continue };
+            if matches!(short, RESTORE_WALL | RESTORE_RATE) {
+                asked.take_for_restore(key, text)?;
+                continue;
+            }
             let Some(name) = keys().find(|name| *name == short) else {
                 return Err(WrongAnnotation::Unknown { key: key.to_string() });
             };
@@ -107,6 +119,23 @@ impl Asked {
         })
     }
 
+    fn take_for_restore(&mut self, key: &str, text: &str) -> Result<(), WrongAnnotation> {
+        let wrong = |reason: String| {
+            let (key, value) = (key.to_string(), text.to_string());
+            WrongAnnotation::Value { key, value, reason }
+        };
+        if key.ends_with(RESTORE_RATE) {
+            self.restored_rate = Some(text.parse().map_err(|error| wrong(format!("{error}")))?);
+            return Ok(());
+        }
+        self.restored_wall = Some(match text {
+            "keep" => WallPolicy::Keep,
+            "host" => WallPolicy::Host,
+            _ => return Err(wrong("expected keep or host".to_string())),
+        });
+        Ok(())
+    }
+
     /// Rewrites a refusal of these options so that it names the annotations or variables that were given, and not flags.
     pub fn refusal(&self, wrong: &WrongOption) -> WrongAnnotation {
         let mut text = wrong.to_string();
@@ -131,7 +160,8 @@ impl Asked {
 }
 
 fn names() -> String {
-    keys().map(|name| format!("{PREFIX}{name}")).collect::<Vec<_>>().join(", ")
+    let all = keys().chain([RESTORE_WALL, RESTORE_RATE]);
+    all.map(|name| format!("{PREFIX}{name}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The variable's name without its prefix: `SKIP_IDLE` for `skip-idle`.

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context};
-use lorentz_clock::{Span, NANOS_PER_SEC};
+use libcontainer::oci_spec::runtime::Spec;
+use lorentz_checkpoint::{BundleMount, WallPolicy};
+use lorentz_clock::{Rate, Span, NANOS_PER_SEC};
 use lorentz_container::{IDLE_ANNOTATION, NARROW_CAPSET_ANNOTATION};
 use lorentz_control::{ClockSettings, HostNow, WhichClock};
 use lorentz_inject::Profile;
@@ -43,6 +45,10 @@ pub struct Wanted {
     pub pod: Option<String>,
     /// All settings as text, for comparison with other containers of the pod.
     pub text: String,
+    /// The wall clock after a restore.
+    pub restored_wall: WallPolicy,
+    /// The rate after a restore, if it is to be another one than at the checkpoint.
+    pub restored_rate: Option<Rate>,
 }
 
 impl Config {
@@ -157,6 +163,8 @@ impl Config {
                 name: None,
                 pod: None,
                 text: String::new(),
+                restored_wall: WallPolicy::default(),
+                restored_rate: None,
             });
         }
         if namespace.is_some() {
@@ -176,8 +184,48 @@ impl Config {
             time: Time::Clock(Box::new(which)),
             pod: pod.map(str::to_string),
             text: format!("{:?}", asked.clock),
+            restored_wall: asked.restored_wall.unwrap_or_default(),
+            restored_rate: asked.restored_rate,
             name: asked.name,
         })
+    }
+
+    /// Its root file system.
+    pub fn root(&self) -> anyhow::Result<PathBuf> {
+        let path = self.value["root"]["path"].as_str();
+        Ok(self.bundle.join(path.context("root.path is missing; expected the root file system")?))
+    }
+
+    /// The configuration in the types of `libcontainer`.
+    pub fn spec(&self) -> anyhow::Result<Spec> {
+        serde_json::from_value(self.value.clone()).context("config.json")
+    }
+
+    /// The existing namespace of this kind that the container joins.
+    pub fn namespace_path(&self, kind: &str) -> Option<PathBuf> {
+        let namespaces = self.value["linux"]["namespaces"].as_array()?;
+        let namespace = namespaces.iter().find(|namespace| namespace["type"] == kind)?;
+        namespace["path"].as_str().map(PathBuf::from)
+    }
+
+    /// Its mounts.
+    pub fn mounts(&self) -> anyhow::Result<Vec<BundleMount>> {
+        let mounts = self.value["mounts"].as_array().into_iter().flatten();
+        let read = |mount: &Value| {
+            let text = |field: &str| mount[field].as_str();
+            let destination = text("destination").context("mounts: a destination is missing")?;
+            let options: Vec<&str> = mount["options"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
+            let is_bind = text("type") == Some("bind")
+                || options.iter().any(|option| matches!(*option, "bind" | "rbind"));
+            let source = text("source").filter(|_| is_bind).map(|source| self.bundle.join(source));
+            Ok(BundleMount { destination: destination.to_string(), source })
+        };
+        mounts.map(read).collect()
     }
 
     fn time_namespace(&self) -> Option<&Value> {

@@ -25,6 +25,8 @@ pub fn features() -> anyhow::Result<i32> {
         "annotations": {
             "io.lorentz.version": env!("CARGO_PKG_VERSION"),
             "io.lorentz.annotations": "lorentz.",
+            // By this an engine knows that there is `checkpoint`.
+            "org.opencontainers.runc.checkpoint.enabled": "true",
         },
     });
     println!("{}", serde_json::to_string_pretty(&features)?);

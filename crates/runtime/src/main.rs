@@ -9,13 +9,15 @@
 //! ```
 //!
 //! The modules: [`args`] has the command line, [`config`] the bundle's settings. [`create`] and [`enter`] make processes;
-//! [`workload`] is the last step of each before its program. [`lifecycle`] has the other verbs. [`terminal`] serves a program in the
+//! [`workload`] is the last step of each before its program. [`checkpoint`] saves containers and brings them back. [`lifecycle`] has
+//! the other verbs. [`terminal`] serves a program in the
 //! foreground. [`report`] prints errors.
 
 #![cfg_attr(not(test), no_main)]
 
 mod annotations;
 mod args;
+mod checkpoint;
 mod config;
 mod copyup;
 mod create;
@@ -52,7 +54,7 @@ extern "C" fn start() -> libc::c_int {
 /// Carries out the command line. Returns the exit status.
 #[cfg_attr(test, allow(dead_code))]
 fn main() -> i32 {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(args::words(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
@@ -103,11 +105,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         RuntimeVerb::Events(_) => {
             anyhow::bail!("events is not supported: engines read the control groups themselves")
         }
-        RuntimeVerb::Checkpoint(_) => anyhow::bail!(
-            "checkpoint is not supported: a container's clock cannot be saved with it"
-        ),
-        RuntimeVerb::Restore(_) => {
-            anyhow::bail!("restore is not supported: a container's clock cannot be saved with it")
-        }
+        RuntimeVerb::Checkpoint(args) => checkpoint::checkpoint(&runtime_dir, args),
+        RuntimeVerb::Restore(args) => checkpoint::restore(&runtime_dir, args),
     }
 }

@@ -14,7 +14,8 @@ use serde_json::{json, Value};
 
 use crate::runtime_dir::RuntimeDir;
 
-fn manager(tasks: &Tasks) -> anyhow::Result<AnyCgroupManager> {
+/// The control groups of a container.
+pub fn manager(tasks: &Tasks) -> anyhow::Result<AnyCgroupManager> {
     Ok(create_cgroup_manager(CgroupConfig {
         cgroup_path: tasks.spec()?.cgroup_path,
         systemd_cgroup: tasks.systemd(),

@@ -404,7 +404,8 @@ impl<const N: usize> Program<N> {
 
 /// Instructions to put before a program's own filter, so that what the handler needs to do its work and to return is
 /// let through when the image asks for it: signal masks, waiting, looking at the clock, and to be adopted ([`crate::adopt`]) one more
-/// filter, which only takes rights away. Nothing that opens or sends.
+/// filter, which only takes rights away. Of the monitor's services: what a call site looks like, and the descriptors of an adoption.
+/// Nothing that opens or sends.
 pub fn allow_handler(into: &mut [Instruction]) -> usize {
     const NEEDED: [Sysno; 26] = [
         Sysno::rt_sigreturn,
@@ -435,8 +436,9 @@ pub fn allow_handler(into: &mut [Instruction]) -> usize {
         Sysno::close,
     ];
     let mut program = Program::<EXTRA_LEN> { code: [Instruction::default(); EXTRA_LEN], len: 0 };
+    const MONITOR: usize = 5;
     const SEMAPHORE: usize = 4;
-    let to_theirs = (NEEDED.len() + 2 + SEMAPHORE) as u8;
+    let to_theirs = (NEEDED.len() + 2 + MONITOR + SEMAPHORE) as u8;
     program.load(IP_HIGH);
     program.test(JUMP_EQUAL, 0, 0, to_theirs + 4);
     program.load(IP_LOW);
@@ -448,6 +450,12 @@ pub fn allow_handler(into: &mut [Instruction]) -> usize {
     }
     // A number that is on the list goes to the first instruction behind it.
     program.push(JUMP, 0, 0, 1);
+    program.ret(ALLOW);
+    // A first argument that is not on either list is no number of a call that is.
+    program.test(JUMP_EQUAL, ASK_MONITOR.number(), 0, 4);
+    program.load(arg_low(0));
+    program.test(JUMP_EQUAL, ASK_FOR_FILE as u32, 1, 0);
+    program.test(JUMP_EQUAL, ASK_CALL_SITE as u32, 0, 1);
     program.ret(ALLOW);
     program.test(JUMP_EQUAL, Sysno::semtimedop.number(), 0, 3);
     program.load(arg_low(0));

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lorentz_container::StateDir;
 use lorentz_network::import::{Format, Imported, LeftOut};
 use lorentz_network::plan::{Endpoint, NetworkPlan};
+use lorentz_network::topology::TopologyFile;
 use lorentz_network::{
     self as network, ExecPolicy, FailedLine, LinkStatus, Network, NetworkRefusal, NetworkStatus,
     Step,
@@ -25,20 +26,7 @@ use crate::{print, print_network};
 
 pub fn up(args: &Up) -> anyhow::Result<i32> {
     let mut imported = read(&args.source)?;
-    let time_note = args.time.apply(&mut imported.topology)?;
-    if args.on_host {
-        imported.topology.put_on_host();
-    }
-    if args.ignore_images {
-        imported.topology.ignore_images();
-    }
-    if let Some(root) = &args.rootfs {
-        if !root.is_dir() {
-            let what = format!("--rootfs {}: expected a directory", root.display());
-            return Err(WrongInput(what).into());
-        }
-        imported.topology.give_rootfs(&std::path::absolute(root)?);
-    }
+    let time_note = change_topology(args, &mut imported.topology)?;
     let mut plan = network::check::plan_from(&imported.name, &imported.topology)?;
     plan.layer_size = args.layer_size.unwrap_or(plan.layer_size);
     let advice: Vec<String> =
@@ -67,34 +55,49 @@ pub fn up(args: &Up) -> anyhow::Result<i32> {
             "left_out": imported.left_out, "advice": advice, "failed": failed,
             "files": plan.files_note(),
         }))?;
-    } else if args.check {
-        print::out(&format!(
-            "{}: {} nodes, {} links\n",
-            plan.name,
-            plan.nodes.len(),
-            plan.links.len()
-        ))?;
-    } else {
-        let first = plan.nodes.first().map_or("NODE", |node| node.name.as_str());
-        print::out(&format!(
-            "{}: {} nodes, {} links; 'lorentz exec {0}.{first} COMMAND' runs a command in one\n\
-             {0}: {}\n",
-            plan.name,
-            plan.nodes.len(),
-            plan.links.len(),
-            plan.files_note()
-        ))?;
+        return Ok(0);
     }
-    if !args.json {
-        let (left_out, failed): (Vec<_>, Vec<_>) = failed.iter().partition(|one| one.left_out);
-        for line in services_left_out(&left_out) {
-            eprintln!("lorentz: {}: {line}", plan.name);
-        }
-        if !failed.is_empty() {
-            eprintln!("lorentz: {}: {}", plan.name, summary(&failed));
-        }
+    tell_of(&plan, args.check)?;
+    let (left_out, failed): (Vec<_>, Vec<_>) = failed.iter().partition(|one| one.left_out);
+    for line in services_left_out(&left_out) {
+        eprintln!("lorentz: {}: {line}", plan.name);
+    }
+    if !failed.is_empty() {
+        eprintln!("lorentz: {}: {}", plan.name, summary(&failed));
     }
     Ok(0)
+}
+
+/// Applies the options that change a topology. Returns a note on its time, if there is one.
+fn change_topology(args: &Up, topology: &mut TopologyFile) -> anyhow::Result<Option<String>> {
+    let time_note = args.time.apply(topology)?;
+    if args.on_host {
+        topology.put_on_host();
+    }
+    if args.ignore_images {
+        topology.ignore_images();
+    }
+    if let Some(root) = &args.rootfs {
+        if !root.is_dir() {
+            let what = format!("--rootfs {}: expected a directory", root.display());
+            return Err(WrongInput(what).into());
+        }
+        topology.give_rootfs(&std::path::absolute(root)?);
+    }
+    Ok(time_note)
+}
+
+fn tell_of(plan: &NetworkPlan, is_check: bool) -> anyhow::Result<()> {
+    let NetworkPlan { name, nodes, links, .. } = plan;
+    let sizes = format!("{name}: {} nodes, {} links", nodes.len(), links.len());
+    if is_check {
+        return Ok(print::out(&format!("{sizes}\n"))?);
+    }
+    let first = nodes.first().map_or("NODE", |node| node.name.as_str());
+    let files = plan.files_note();
+    Ok(print::out(&format!(
+        "{sizes}; 'lorentz exec {name}.{first} COMMAND' runs a command in one\n{name}: {files}\n"
+    ))?)
 }
 
 /// Tells in one line how many lines of exec failed, and where.
@@ -288,14 +291,28 @@ pub fn export(args: &Export) -> anyhow::Result<i32> {
 
 pub fn down(args: &Down) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
-    let name = Network::name(&state, args.network.as_deref())?;
-    let failed = network::shut_down(&state, &name)?;
-    let ended = network::down(&state, &name)?;
-    if args.json {
-        print::out_json(&json!({ "name": name, "ended": ended, "failed": failed }))?;
-    } else {
-        failed.iter().for_each(|line| eprintln!("lorentz: {line}"));
+    let names = match &args.networks[..] {
+        [] if args.all => Network::list(&state)?,
+        [] => vec![Network::name(&state, None)?],
+        some => {
+            let names = some.iter().map(|name| Network::name(&state, Some(name)));
+            names.collect::<Result<Vec<_>, _>>()?
+        }
+    };
+    let mut downs = Vec::new();
+    for name in &names {
+        let failed = network::shut_down(&state, name)?;
+        let ended = network::down(&state, name)?;
+        if !args.json {
+            failed.iter().for_each(|line| eprintln!("lorentz: {line}"));
+        }
+        downs.push(json!({ "name": name, "ended": ended, "failed": failed }));
     }
+    match &downs[..] {
+        _ if !args.json => Ok(()),
+        [one] if !args.all => print::out_json(one),
+        all => print::out_json(&Value::from(all)),
+    }?;
     Ok(0)
 }
 

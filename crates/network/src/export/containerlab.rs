@@ -4,7 +4,7 @@ use serde_json::{json, Map, Value};
 
 use super::elements::{mac_text, other_kind};
 use crate::impair::Impairments;
-use crate::plan::{LinkPlan, NetworkPlan};
+use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
 
 /// The image of nodes without one. containerlab has no node without an image.
 const IMAGE: &str = "docker.io/library/debian:stable";
@@ -12,32 +12,7 @@ const IMAGE: &str = "docker.io/library/debian:stable";
 pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
     let mut nodes = Map::new();
     for node in &plan.nodes {
-        let mut entry = Map::new();
-        entry.insert("kind".into(), "linux".into());
-        let image = node.image.as_deref().unwrap_or_else(|| {
-            left_out
-                .push(format!("node {}: the host's files; it has the image {IMAGE}", node.name));
-            IMAGE
-        });
-        entry.insert("image".into(), image.into());
-        if let Some(words) = &node.command {
-            let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
-            entry.insert("cmd".into(), quoted.collect::<Vec<_>>().join(" ").into());
-        }
-        if !node.env.is_empty() {
-            entry.insert("env".into(), json!(node.env));
-        }
-        if !node.sysctls.is_empty() {
-            entry.insert("sysctls".into(), json!(node.sysctls));
-        }
-        let exec = exec(plan, &node.name, node.exec.iter().map(|line| line.text.as_str()));
-        if !exec.is_empty() {
-            entry.insert("exec".into(), exec.into());
-        }
-        if let Some(labels) = labels(plan, &node.name) {
-            entry.insert("labels".into(), labels);
-        }
-        nodes.insert(node.name.clone(), entry.into());
+        nodes.insert(node.name.clone(), node_entry(plan, node, left_out).into());
     }
     for (name, kind) in &plan.switches {
         if let Some(other) = other_kind(*kind) {
@@ -49,26 +24,7 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
         }
         nodes.insert(name.clone(), entry.into());
     }
-    let links: Vec<Value> = plan
-        .links
-        .iter()
-        .map(|link| {
-            let ends = format!("{} - {}", link.ends[0], link.ends[1]);
-            for key in named(&link.impairments) {
-                left_out.push(format!("link {ends}: {key}; 'containerlab tools netem' sets it"));
-            }
-            let mut entry = Map::new();
-            if link.macs.iter().any(Option::is_some) {
-                // Only the extended form of a link has hardware addresses.
-                entry.insert("type".into(), "veth".into());
-            }
-            entry.insert("endpoints".into(), endpoints(link));
-            if link.mtu != 1_500 {
-                entry.insert("mtu".into(), link.mtu.into());
-            }
-            Value::Object(entry)
-        })
-        .collect();
+    let links: Vec<Value> = plan.links.iter().map(|link| link_entry(link, left_out)).collect();
     let mut lab = json!({ "name": plan.name, "topology": { "nodes": nodes } });
     // containerlab's schema has no empty list of links.
     if !links.is_empty() {
@@ -76,6 +32,55 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
     }
     // No map here has a key that YAML could not hold.
     serde_saphyr::to_string(&lab).unwrap_or_default()
+}
+
+fn node_entry(
+    plan: &NetworkPlan,
+    node: &NodePlan,
+    left_out: &mut Vec<String>,
+) -> Map<String, Value> {
+    let mut entry = Map::new();
+    entry.insert("kind".into(), "linux".into());
+    let image = node.image.as_deref().unwrap_or_else(|| {
+        left_out.push(format!("node {}: the host's files; it has the image {IMAGE}", node.name));
+        IMAGE
+    });
+    entry.insert("image".into(), image.into());
+    if let Some(words) = &node.command {
+        let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+        entry.insert("cmd".into(), quoted.collect::<Vec<_>>().join(" ").into());
+    }
+    if !node.env.is_empty() {
+        entry.insert("env".into(), json!(node.env));
+    }
+    if !node.sysctls.is_empty() {
+        entry.insert("sysctls".into(), json!(node.sysctls));
+    }
+    let exec = exec(plan, &node.name, node.exec.iter().map(|line| line.text.as_str()));
+    if !exec.is_empty() {
+        entry.insert("exec".into(), exec.into());
+    }
+    if let Some(labels) = labels(plan, &node.name) {
+        entry.insert("labels".into(), labels);
+    }
+    entry
+}
+
+fn link_entry(link: &LinkPlan, left_out: &mut Vec<String>) -> Value {
+    let ends = format!("{} - {}", link.ends[0], link.ends[1]);
+    for key in named(&link.impairments) {
+        left_out.push(format!("link {ends}: {key}; 'containerlab tools netem' sets it"));
+    }
+    let mut entry = Map::new();
+    if link.macs.iter().any(Option::is_some) {
+        // Only the extended form of a link has hardware addresses.
+        entry.insert("type".into(), "veth".into());
+    }
+    entry.insert("endpoints".into(), endpoints(link));
+    if link.mtu != 1_500 {
+        entry.insert("mtu".into(), link.mtu.into());
+    }
+    Value::Object(entry)
 }
 
 fn endpoints(link: &LinkPlan) -> Value {

@@ -65,33 +65,36 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
     text += "\n\ntopos = {\"network\": Network}\n\n\ndef start():\n    \"\"\"Starts the network and its commands.\"\"\"\n    \
              net = Mininet(topo=Network(), link=TCLink, controller=None)\n    net.start()\n";
     for node in &plan.nodes {
-        let own = literal(&node.name);
-        for (side, link) in addresses_beyond_the_first(plan, node) {
-            for (address, length) in &link.addresses[side] {
-                let line = format!(
-                    "ip address replace {address}/{length} dev {}",
-                    link.ends[side].interface
-                );
-                let _ = writeln!(text, "    net[{own}].cmd({})", literal(&line));
-            }
-        }
-        for (key, value) in super::elements::other_sysctls(node) {
-            let line = literal(&format!("sysctl -w {key}={value}"));
-            let _ = writeln!(text, "    net[{own}].cmd({line})");
-        }
-        for (key, value) in &node.env {
-            let line = format!("export {key}='{}'", value.replace('\'', "'\\''"));
-            let _ = writeln!(text, "    net[{own}].cmd({})", literal(&line));
-        }
-        for line in &node.exec {
-            let _ = writeln!(text, "    net[{own}].cmd({})", literal(&line.text));
-        }
-        if let Some(words) = &node.command {
-            let words: Vec<String> = words.iter().map(|word| literal(word)).collect();
-            let _ = writeln!(text, "    net[{own}].popen([{}])", words.join(", "));
-        }
+        write_commands(&mut text, plan, node);
     }
     text + "    return net\n\n\nif __name__ == \"__main__\":\n    network = start()\n    CLI(network)\n    network.stop()\n"
+}
+
+/// Writes the commands that Mininet's classes have no words for.
+fn write_commands(text: &mut String, plan: &NetworkPlan, node: &NodePlan) {
+    let own = literal(&node.name);
+    for (side, link) in addresses_beyond_the_first(plan, node) {
+        for (address, length) in &link.addresses[side] {
+            let line =
+                format!("ip address replace {address}/{length} dev {}", link.ends[side].interface);
+            let _ = writeln!(text, "    net[{own}].cmd({})", literal(&line));
+        }
+    }
+    for (key, value) in super::elements::other_sysctls(node) {
+        let line = literal(&format!("sysctl -w {key}={value}"));
+        let _ = writeln!(text, "    net[{own}].cmd({line})");
+    }
+    for (key, value) in &node.env {
+        let line = format!("export {key}='{}'", value.replace('\'', "'\\''"));
+        let _ = writeln!(text, "    net[{own}].cmd({})", literal(&line));
+    }
+    for line in &node.exec {
+        let _ = writeln!(text, "    net[{own}].cmd({})", literal(&line.text));
+    }
+    if let Some(words) = &node.command {
+        let words: Vec<String> = words.iter().map(|word| literal(word)).collect();
+        let _ = writeln!(text, "    net[{own}].popen([{}])", words.join(", "));
+    }
 }
 
 /// Returns the names of switches in Mininet, by their own.

@@ -62,6 +62,17 @@ fn a_programs_own_filter_decides_but_for_what_the_handler_needs() {
     // Nor may it read or write another process's memory.
     const PROCESS_VM: [u32; 2] = [310, 311];
     assert!(PROCESS_VM.iter().all(|number| !let_through.contains(number)));
+    // Of the monitor: what a call site looks like, and descriptors. Not the wall clock.
+    for (request, expected) in [
+        (ASK_FOR_FILE, ALLOW),
+        (ASK_CALL_SITE, ALLOW),
+        (ASK_SET_WALL, THEIRS),
+        (ASK_STEP_WALL, THEIRS),
+    ] {
+        let asked = Call::new(ASK_MONITOR, [request, 1, 1, 0, 0, 0]).from(INSIDE);
+        assert_eq!(run(code, asked).action, Some(expected), "{request}");
+        assert_eq!(run(code, asked.from(OUTSIDE)).action, Some(THEIRS), "{request}");
+    }
     // Operations on no semaphore, which only tell whether memory can be read.
     for (semaphore, expected) in [(-1_i64, ALLOW), (0xffff_ffff, ALLOW), (0, THEIRS), (7, THEIRS)] {
         let asked = Call::new(Sysno::semtimedop, [semaphore as u64, 1, 1, 0, 0, 0]).from(INSIDE);
