@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -219,14 +221,50 @@ def test_a_migration_that_is_killed(other, tmp_path):
         time.sleep(0.1)
 
 
-def migration_is_over() -> bool:
-    """Whether the other side decides nothing any more. The monitor that it leaves reads no pipe."""
+def test_a_migration_after_one_whose_other_side_was_killed(other, tmp_path):
+    """No remains of the first one touch the container that the second one brings."""
+    words = [*other.options()]
+    with counting(tmp_path) as inside:
+        wait_for_lines(tmp_path, 3)
+        migrate = subprocess.Popen(
+            [*lorentz.session.command(), "migrate", inside.name, "other", *words],
+            env=lorentz.session.environment(),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 10
+        while not (
+            receivers := [pid for pid in receiving() if (other.state / inside.name).exists()]
+        ):
+            assert time.monotonic() < deadline, migrate.poll()
+        # The first one; the others are its children.
+        os.kill(min(receivers), signal.SIGKILL)
+        assert migrate.wait(timeout=20) != 0
+        assert settled(inside.name, other) == "here"
+        lorentz.ok("migrate", inside.name, "other", *words)
+        assert inside.finish() == 137
+        # As long as anything of the first one might look for a container to remove.
+        for _ in range(12):
+            time.sleep(0.5)
+            (row,) = other.shown()
+            assert row["state"] == "running"
+        wait_for_lines(tmp_path, len(counts(tmp_path)) + 3)
+
+
+def receiving() -> list[int]:
+    """The processes of `lorentz receive` that still read from the other side."""
+    found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             is_receiver = b"\0receive\0" in (process / "cmdline").read_bytes()
             if is_receiver and str((process / "fd/0").readlink()).startswith("pipe:"):
-                return False
-    return True
+                found.append(int(process.name))
+    return found
+
+
+def migration_is_over() -> bool:
+    """Whether the other side decides nothing any more. The monitor that it leaves reads no pipe."""
+    return not receiving()
 
 
 def settled(name: str, other: OtherHost) -> str:

@@ -18,20 +18,23 @@ from framework.running import Inside
 AWAY = 2.0
 
 THREADS = """
-import json, queue, threading, time
+import json, os, queue, threading, time
+def tell(**line):
+    # print() writes the end of the line apart, and another thread comes between.
+    os.write(1, json.dumps(line).encode() + b"\\n")
 def ticks(name, period):
     begun = time.monotonic()
     for n in range(1, 1000):
         time.sleep(max(0, begun + n * period - time.monotonic()))
         late = time.monotonic() - begun - n * period
-        print(json.dumps({"ev": "tick", "thread": name, "n": n, "late": late}), flush=True)
+        tell(ev="tick", thread=name, n=n, late=late)
 def gets():
     q = queue.Queue()
     begun = time.monotonic()
     try:
         q.get(timeout=3)
     except queue.Empty:
-        print(json.dumps({"ev": "empty", "after": time.monotonic() - begun}), flush=True)
+        tell(ev="empty", after=time.monotonic() - begun)
 for name, period in [("a", 0.05), ("b", 0.07), ("c", 0.11)]:
     threading.Thread(target=ticks, args=(name, period)).start()
 gets()

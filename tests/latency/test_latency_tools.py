@@ -105,16 +105,16 @@ def test_two_with_the_same_numbers_are_told_apart(network, inside):
     """Both number their packets alike. Their processes distinguish them: each gets its own
     correction."""
     run = " ".join([*lorentz.session.command(), "latency", "run", "--rule", "ping", "--"])
-    # The other tool is always the first to use a number: its answer has come before the tool
-    # begins. It ends with its reader.
+    # The other tool runs beside it. It ends with its reader.
     other = f"ping -c100 -i0.2 {REMOTE[4]} | {{ read head; read answer; "
     tool = f"ping -c5 -i0.2 {BEYOND[4]} 3<&0 </dev/null; }}"
     with Watch(network, verb="serve", targets=[inside.pid]):
         done = inside.run("sh", "-c", f"{other} exec {run} {tool}")
     times = re.findall(r"time=([0-9.]+) ms corrected=([0-9.]+)", done.stdout)
     assert len(times) >= 4, done
-    # Packets sent before the correction begins are not known to it: it begins before both.
+    # In-band the other tool has used all numbers before, and the correction has begun before both.
+    both = f"ping -c5 -i0.02 {REMOTE[4]} >/dev/null; exec ping -c5 -i0.2 {BEYOND[4]}"
     with Watch(network, "--in-band", verb="serve", targets=[inside.pid]):
-        done = inside.run("sh", "-c", f"exec {run} sh -c '{other} exec {tool}'")
+        done = inside.run("sh", "-c", f"exec {run} sh -c '{both}'")
     # The packets of the two cannot be distinguished there: none is guessed.
     assert done.stdout.count("corrected=-") == 5, done

@@ -18,18 +18,16 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{bail, Context};
-use lorentz_container::{criu as installed, unfreeze, Container, MonitorKind, StateDir};
+use lorentz_container::{criu as installed, unfreeze, Container, StateDir};
 
-use lorentz_control::host_time::sleep;
 use nix::sys::signal::{signal, SigHandler, Signal};
 
 use crate::directory::{Place, Whole};
 use crate::dump::Subject;
 use crate::guard::Guard;
-use crate::restore::{remove, restore};
+use crate::restore::restore_on_trial;
 use crate::{CheckpointOptions, CheckpointRefused, RestoreOptions, WallPolicy};
 
 /// Where a container goes, and how.
@@ -168,18 +166,12 @@ pub fn receive(
     outlive_connection()?;
     state.check_new_name(name)?;
     let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir()?;
-    let committed = scratch.path().join(COMMITTED);
-    let guard = Guard::start(|| {
-        if !committed.exists() {
-            remove_when_restored(state, name);
-        }
-        Ok(fs::remove_dir_all(scratch.path())?)
-    })?;
+    let guard = Guard::start(|| Ok(fs::remove_dir_all(scratch.path())?))?;
     let dir = scratch.path().join("checkpoint");
     tar::Archive::new(&mut *input).unpack(&dir).context("receiving the checkpoint")?;
     let was_frozen = Whole::open(&dir)?.checkpoint.frozen;
     let (name, frozen, is_detached) = (Some(name), true, true);
-    restore(
+    let trial = restore_on_trial(
         state,
         &dir,
         &RestoreOptions { name, wall, frozen, is_detached, ..Default::default() },
@@ -187,32 +179,17 @@ pub fn receive(
     let container = state.container(name.unwrap_or_default())?;
     let ready = output.write_all(READY.as_bytes()).and_then(|()| output.flush());
     if let Err(error) = ready.map_err(Into::into).and_then(|()| await_go(input)) {
-        remove(&container);
+        trial.withdraw();
         guard.disarm();
         return Err(error);
     }
-    File::create(&committed)?;
+    trial.keep()?;
     if !was_frozen {
         unfreeze(&container)?;
     }
     guard.disarm();
     output.write_all(RUNNING.as_bytes())?;
     Ok(output.flush()?)
-}
-
-/// Removes a container that a restore may be about to make, whose caller was killed: the restore completes without it.
-fn remove_when_restored(state: &StateDir, name: &str) {
-    const LOOKS: u32 = 50;
-    const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-    for _ in 0..LOOKS {
-        let is_restored = |container: &Container| {
-            container.record().monitors.iter().any(|one| one.kind == MonitorKind::Restore)
-        };
-        if let Some(container) = state.container(name).ok().filter(is_restored) {
-            remove(&container);
-        }
-        sleep(LOOK_INTERVAL);
-    }
 }
 
 /// A connection that ends is an error of the next write, and does not end this process.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -66,19 +67,64 @@ pub fn check(dir: &Path, options: &RestoreOptions) -> anyhow::Result<()> {
 ///
 /// [`CheckpointRefused`]; or CRIU's first error. Nothing of the container is left then.
 pub fn restore(state: &StateDir, dir: &Path, options: &RestoreOptions) -> anyhow::Result<()> {
+    restore_by(state, dir, options, Keeping::Always).map(drop)
+}
+
+/// As [`restore`]; but the container is removed again unless [`Trial::keep`] is called, also if this process is killed.
+pub(crate) fn restore_on_trial(
+    state: &StateDir,
+    dir: &Path,
+    options: &RestoreOptions,
+) -> anyhow::Result<Trial> {
+    restore_by(state, dir, options, Keeping::WhenTold).map(Trial)
+}
+
+/// A container that has been restored on trial.
+pub(crate) struct Trial(UnixStream);
+
+impl Trial {
+    /// Keeps the container.
+    pub fn keep(mut self) -> io::Result<()> {
+        self.0.write_all(KEEP)
+    }
+
+    /// Has it removed. Returns when it is gone.
+    pub fn withdraw(mut self) {
+        // The other process ends after that.
+        let _ = self.0.shutdown(Shutdown::Write).and_then(|()| self.0.read_to_end(&mut Vec::new()));
+    }
+}
+
+/// Whether a restored container stays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeping {
+    Always,
+    /// As soon as the caller says so.
+    WhenTold,
+}
+
+const KEEP: &[u8] = b"k";
+
+fn restore_by(
+    state: &StateDir,
+    dir: &Path,
+    options: &RestoreOptions,
+    keeping: Keeping,
+) -> anyhow::Result<UnixStream> {
     let plan = Plan::without_bundle(dir, options)?;
     state.check_new_name(plan.name())?;
-    let (mut ours, theirs) = UnixStream::pair()?;
+    let (ours, theirs) = UnixStream::pair()?;
     start_process(|ready| {
         keep_only(&[ready.as_fd(), theirs.as_fd()]);
         drop(ready);
-        plan.restore_and_stay(state, theirs)
+        plan.restore_and_stay(state, theirs, keeping)
     })?;
-    let mut answer = String::new();
-    ours.read_to_string(&mut answer)?;
+    let mut answer = Vec::new();
+    BufReader::new(&ours).read_until(END, &mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
     match answer.strip_prefix(ERROR) {
         Some(error) => anyhow::bail!("{error}"),
-        None if answer == RESTORED => Ok(()),
+        None if answer == RESTORED => Ok(ours),
         None => {
             plan.clear(state);
             anyhow::bail!("the process that restored {} was killed", plan.name())
@@ -86,7 +132,8 @@ pub fn restore(state: &StateDir, dir: &Path, options: &RestoreOptions) -> anyhow
     }
 }
 
-const RESTORED: &str = "ok";
+const RESTORED: &str = "ok\0";
+const END: u8 = 0;
 const ERROR: &str = "error ";
 
 /// The surroundings in which CRIU restores processes.
@@ -156,13 +203,22 @@ impl<'a> Plan<'a> {
     }
 
     /// Restores the container, sends the result to `answer`, and supervises it until the last program has ended.
-    fn restore_and_stay(&self, state: &StateDir, mut answer: UnixStream) -> anyhow::Result<()> {
+    fn restore_and_stay(
+        &self,
+        state: &StateDir,
+        mut answer: UnixStream,
+        keeping: Keeping,
+    ) -> anyhow::Result<()> {
         match self.restore(state) {
             Ok((mut monitor, container)) => {
                 // After this no command may wait for the answer any more, nor read this process's streams to their end.
                 close_standard_streams()?;
                 std::env::set_current_dir("/")?;
                 let _ = answer.write_all(RESTORED.as_bytes());
+                if keeping == Keeping::WhenTold && answer.read_exact(&mut [0]).is_err() {
+                    remove(&container);
+                    return Ok(());
+                }
                 drop(answer);
                 monitor.serve_rest()?;
                 container.leave()?;

@@ -101,6 +101,17 @@ fn places(moves: usize) -> impl Strategy<Value = (usize, i64)> {
     (0..=moves, prop_oneof![-3..=3_i64, -2_000..2_000_i64, -DAY..DAY])
 }
 
+#[test]
+fn a_time_leapt_over_in_the_instant_of_creation_is_that_instant() {
+    let (clock, stretches) = moved(&[(0, Move::Leap(734)), (2_000, Move::Freeze)]);
+    let first = &stretches[0];
+    for into in [0, 1, 733] {
+        let wall = WallTime::from_nanos(first.wall + into);
+        let found = clock.page.real_of(&clock.registry, wall);
+        assert_eq!(i128::from(found.0), first.real, "{into}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 

@@ -277,7 +277,9 @@ impl ClockPage {
                 }
             }
             let first = self.pieces[0].load().segment;
-            leapt_over.filter(|_| wall.as_nanos() >= first.wall_at(first.virt).as_nanos())
+            let is_since_start = wall.as_nanos() >= first.wall_at(first.virt).as_nanos();
+            // A clock that leapt in the instant of its creation has a first piece without length.
+            is_since_start.then(|| leapt_over.unwrap_or(first.real))
         })
     }
 
