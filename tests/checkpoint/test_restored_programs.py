@@ -62,7 +62,7 @@ asyncio.run(main())
 
 MEMORY = """
 import hashlib, json, time
-memory = bytearray(b"".join(b"%08d" % n for n in range(4_000_000)))
+memory = bytearray(b"".join((b"%08d" % n) * 8 for n in range(500_000)))
 begun = time.monotonic()
 while True:
     after = time.monotonic() - begun
@@ -164,7 +164,8 @@ def test_compressed_memory(tmp_path):
         plain = save(inside, tmp_path / "plain", "--leave-running")
         compressed = save(inside, tmp_path / "compressed", "--compress")
         inside.finish()
-    assert size(compressed) < size(plain) / 2
+    # Of the 32 MB of numbers, each of which comes eight times.
+    assert size(plain) - size(compressed) > 16_000_000
     with Restored(compressed, name()) as restored:
         again = restored.line(ev="hash")
         assert again["hash"] == first and 3 <= again["after"] < 3.1

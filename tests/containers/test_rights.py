@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 
 import pytest
 from framework import needs
-from framework.containers import Bundle
+from framework.containers import Bundle, python_rootfs, wait
+from framework.kernel_headers import ROOT
 
 FIELDS = "Uid|Gid|Groups|CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|SigBlk|SigIgn"
 SCRIPT = [
@@ -117,6 +119,24 @@ def test_a_sandbox_that_allows_little_leaves_time_virtual():
         }
         bundle.write()
         assert bundle.run() == "2038\n"
+
+
+def test_call_sites_are_rewritten_under_a_sandbox():
+    """The shim may ask its monitor what a call site looks like, also where the profile refuses all
+    numbers that are no system call's."""
+    header = ROOT / "x86_64-linux-gnu" / "asm" / "unistd_64.h"
+    calls = re.findall(r"#define __NR_(\w+) \d+", header.read_text())
+    text = "import os, time\nwhile True:\n    os.stat('/')\n    time.sleep(0.001)\n"
+    with Bundle(["python3", "-c", text], at="2038-01-19") as bundle:
+        bundle.config["root"]["path"] = str(python_rootfs())
+        bundle.config["linux"]["seccomp"] = {
+            "defaultAction": "SCMP_ACT_ERRNO",
+            "architectures": ["SCMP_ARCH_X86_64"],
+            "syscalls": [{"names": calls, "action": "SCMP_ACT_ALLOW"}],
+        }
+        bundle.write()
+        bundle.start()
+        wait(lambda: bundle.time()["rewritten"][0]["sites"], "no call site is rewritten")
 
 
 def test_nothing_of_the_host_is_in_a_programs_maps_but_the_shim_and_its_clock():
