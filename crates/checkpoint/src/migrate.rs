@@ -155,7 +155,7 @@ impl Drop for Receiver {
 ///
 /// # Errors
 ///
-/// As [`restore`]; or the connection broke. Nothing of the container is left then.
+/// As [`crate::restore()`]; or the connection broke. Nothing of the container is left then.
 pub fn receive(
     state: &StateDir,
     name: &str,
