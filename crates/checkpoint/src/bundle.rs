@@ -36,8 +36,6 @@ pub struct BundleParts<'a> {
     pub mounts: &'a [BundleMount],
     /// Its network namespace, if another program has made it.
     pub network: Option<&'a Path>,
-    /// Its clock's settings, as text.
-    pub asked: &'a str,
     /// The directory for CRIU's log when it fails.
     pub log_dir: Option<&'a Path>,
 }
@@ -63,7 +61,6 @@ impl BundleParts<'_> {
             binds.insert(destination.to_string(), inside);
         }
         Ok(BundleEntry {
-            asked: self.asked.to_string(),
             pid_namespace: inode("pid")? as u32,
             network,
             binds,
@@ -194,10 +191,7 @@ impl<'a> BundleRestore<'a> {
             has_programs: false,
         };
         let mut container = state.create_from(&new, &self.plan.clock()?)?;
-        if own_group {
-            container.make_cgroup(CgroupPlace::Top)?;
-        }
-        match self.bring_back(&mut container, bundle, enter) {
+        match self.bring_back(&mut container, bundle, own_group, enter) {
             Ok((monitor, pid)) => Ok(RestoredBundle { container, monitor, pid }),
             Err(error) => {
                 remove(&container);
@@ -210,9 +204,13 @@ impl<'a> BundleRestore<'a> {
         &self,
         container: &mut Container,
         bundle: Bundle,
+        own_group: bool,
         enter: &dyn Fn(u32) -> anyhow::Result<()>,
     ) -> anyhow::Result<(ExecMonitor, u32)> {
         container.set_bundle(bundle)?;
+        if own_group {
+            container.make_cgroup(CgroupPlace::Top)?;
+        }
         self.plan.rebase(container)?;
         let mut monitor = monitor_of(container)?;
         let Some(entry) = &self.checkpoint().bundle else { anyhow::bail!("no bundle") };

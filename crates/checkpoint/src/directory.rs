@@ -86,8 +86,6 @@ pub struct Checkpoint {
 /// The parts of an OCI bundle on which a checkpoint depends.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BundleEntry {
-    /// Its clock's settings, as text.
-    pub asked: String,
     /// The inode of its process id namespace.
     pub pid_namespace: u32,
     /// CRIU's key for its network namespace, if that came from outside.

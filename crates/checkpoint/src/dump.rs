@@ -99,7 +99,7 @@ impl<'a> Subject<'a> {
         let refused = |why: &str| Err(refusal(container, why));
         if container.record().bundle.is_some() {
             return refused(
-                "made by an OCI runtime; its engine checkpoints it ('podman container checkpoint')",
+                "made by an OCI runtime or with --rootfs; an engine checkpoints its own ('podman container checkpoint')",
             );
         }
         let subject = Subject::any(container, None)?;

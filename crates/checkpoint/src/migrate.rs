@@ -27,7 +27,7 @@ use nix::sys::signal::{signal, SigHandler, Signal};
 use crate::directory::{Place, Whole};
 use crate::dump::Subject;
 use crate::guard::Guard;
-use crate::restore::restore_on_trial;
+use crate::restore::{remove, restore_on_trial};
 use crate::{CheckpointOptions, CheckpointRefused, RestoreOptions, WallPolicy};
 
 /// Where a container goes, and how.
@@ -183,7 +183,8 @@ pub fn receive(
         guard.disarm();
         return Err(error);
     }
-    trial.keep()?;
+    // A monitor that was killed cannot keep it.
+    trial.keep().inspect_err(|_| remove(&container))?;
     if !was_frozen {
         unfreeze(&container)?;
     }

@@ -5,66 +5,19 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lorentz_control::Mount;
 use serde::{Deserialize, Serialize};
 
-/// A mount, as /proc/PID/mountinfo shows it (proc_pid_mountinfo(5)).
-struct Mount {
-    /// The directory of the file system that is seen there.
-    root: String,
-    point: String,
-    kind: String,
-    /// Options of the file system: for control groups of version 1, the controllers.
-    options: String,
-}
-
-impl Mount {
-    fn parse(line: &str) -> Option<Mount> {
-        let (mount, file_system) = line.split_once(" - ")?;
-        let mut fields = mount.split(' ').skip(3);
-        let (root, point) = (fields.next()?, fields.next()?);
-        let mut fields = file_system.split(' ');
-        let (kind, _, options) = (fields.next()?, fields.next()?, fields.next()?);
-        let (kind, options) = (kind.to_string(), options.to_string());
-        Some(Mount { root: unescape(root), point: unescape(point), kind, options })
-    }
-
-    /// Whether it shows the hierarchy of control groups with these controllers; none for version 2.
-    fn is_of(&self, hierarchy: &str) -> bool {
-        match self.kind.as_str() {
-            "cgroup" if !hierarchy.is_empty() => {
-                let options: Vec<&str> = self.options.split(',').collect();
-                hierarchy.split(',').all(|controller| options.contains(&controller))
-            }
-            "cgroup2" => hierarchy.is_empty(),
-            _ => false,
+/// Whether `mount` shows the hierarchy of control groups with these controllers; none for version 2.
+fn is_of(mount: &Mount, hierarchy: &str) -> bool {
+    match mount.kind.as_str() {
+        "cgroup" if !hierarchy.is_empty() => {
+            let options: Vec<&str> = mount.options.split(',').collect();
+            hierarchy.split(',').all(|controller| options.contains(&controller))
         }
+        "cgroup2" => hierarchy.is_empty(),
+        _ => false,
     }
-}
-
-/// Replaces `\040` and the like.
-fn unescape(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let octal = tail.get(..3).filter(|_| *first == b'\\');
-        let code = octal.and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn mounts_of(pid: &str) -> io::Result<Vec<Mount>> {
-    let text = fs::read_to_string(format!("/proc/{pid}/mountinfo"))?;
-    Ok(text.lines().filter_map(Mount::parse).collect())
 }
 
 /// The control groups of a process: the controllers of each hierarchy, and its group there.
@@ -96,8 +49,8 @@ impl CgroupMount {
         let pid = pid.to_string();
         let groups = groups_of(&pid)?;
         let mut found = Vec::new();
-        for mount in mounts_of(&pid)? {
-            let Some((hierarchy, own)) = groups.iter().find(|(name, _)| mount.is_of(name)) else {
+        for mount in Mount::all_of(&pid)? {
+            let Some((hierarchy, own)) = groups.iter().find(|(name, _)| is_of(&mount, name)) else {
                 continue;
             };
             found.push(CgroupMount {
@@ -117,8 +70,8 @@ impl CgroupMount {
         let own =
             groups.into_iter().find(|(name, _)| *name == self.hierarchy).ok_or_else(missing)?;
         let group = if self.is_own { own.1 } else { self.group.clone() };
-        let mounts = mounts_of("self")?;
-        let is_whole = |mount: &&Mount| mount.is_of(&self.hierarchy) && mount.root == "/";
+        let mounts = Mount::all_of("self")?;
+        let is_whole = |mount: &&Mount| is_of(mount, &self.hierarchy) && mount.root == "/";
         let mount = mounts.iter().find(is_whole).ok_or_else(missing)?;
         Ok(Path::new(&mount.point).join(group.trim_start_matches('/')))
     }
@@ -129,24 +82,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read() {
-        let line = "58 51 0:29 /pods/a /sys/fs/cgroup/cpu ro,nosuid master:3 - cgroup cgroup rw,cpu,cpuacct";
-        let mount = Mount::parse(line).unwrap();
-        assert_eq!((mount.root.as_str(), mount.point.as_str()), ("/pods/a", "/sys/fs/cgroup/cpu"));
+    fn hierarchies_are_told_apart() {
+        let text = "\
+58 51 0:29 /pods/a /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu,cpuacct
+30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw
+";
+        let [first, second] = &Mount::parse_all(text).collect::<Vec<_>>()[..] else { panic!() };
         for (hierarchy, expected) in
             [("cpu", true), ("cpuacct,cpu", true), ("cpuset", false), ("", false)]
         {
-            assert_eq!(mount.is_of(hierarchy), expected, "{hierarchy}");
+            assert_eq!(is_of(first, hierarchy), expected, "{hierarchy}");
         }
-        let unified = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
-        assert!(Mount::parse(unified).unwrap().is_of(""));
-        assert!(Mount::parse("58 51").is_none());
-    }
-
-    #[test]
-    fn spaces_in_paths_are_read() {
-        assert_eq!(unescape("/a\\040b\\134c"), "/a b\\c");
-        assert_eq!(unescape("/a\\04"), "/a\\04");
-        assert_eq!(unescape("/a\\xyz"), "/a\\xyz");
+        assert!(is_of(second, "") && !is_of(second, "cpu"));
     }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use lorentz_control::Mount;
+
 const STREAMS: std::ops::Range<i32> = 0..3;
 
 /// Names CRIU's key of each pipe among the standard streams of `root` that leads out of the processes `pids`; with the number of the
@@ -25,13 +27,14 @@ pub fn pipes_to_outside(root: u32, pids: &[u32]) -> Vec<(i32, String)> {
 
 /// Names CRIU's key of each file among the standard streams of `root` that lies in no mount of its own; with the number of the stream.
 pub fn files_of_outside(root: u32) -> Vec<(i32, String)> {
-    let mounts = fs::read_to_string(format!("/proc/{root}/mountinfo")).unwrap_or_default();
-    let is_inside = |mount: &str| mounts.lines().any(|line| line.split(' ').next() == Some(mount));
+    let mounts = Mount::all_of(&root.to_string()).unwrap_or_default();
     let file = |stream: i32| {
         let file = fs::metadata(format!("/proc/{root}/fd/{stream}")).ok()?;
         let mount = fd_info(root, &stream.to_string(), "mnt_id:")?;
-        let is_file = file.is_file() && !is_inside(&mount);
-        let mount: u64 = mount.parse().ok().filter(|_| is_file)?;
+        let mount: u64 = mount.parse().ok()?;
+        if !file.is_file() || mounts.iter().any(|inside| inside.id == mount) {
+            return None;
+        }
         Some((stream, format!("file[{mount:x}:{:x}]", file.ino())))
     };
     STREAMS.filter_map(file).collect()

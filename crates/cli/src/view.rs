@@ -41,15 +41,19 @@ impl View {
         View::gather(container, container.liveness()?, Vec::new(), on_clock)
     }
 
-    /// Looks at all of `containers`, which are in `state`. However many they are, /proc is walked over once.
+    /// Looks at all of `containers`, which are in `state`. However many they are, /proc is walked over once. A container that is
+    /// removed meanwhile is left out.
     pub fn of_all(state: &StateDir, containers: &[Container]) -> anyhow::Result<Vec<View>> {
         let seen = scan_processes()?;
         let each: Vec<&Container> = containers.iter().collect();
         let processes = state.processes_of(&each, &seen)?;
-        let views = containers.iter().zip(processes).map(|(container, processes)| {
+        let is_removed =
+            |view: &View, container: &Container| view.reading.is_err() && !container.dir().exists();
+        let views = containers.iter().zip(processes).filter_map(|(container, processes)| {
             let life = container.liveness_with(&processes);
             let on_clock = || Ok(seen.of(&FileId::of(&container.clock_path())?).cloned().collect());
-            View::gather(container, life, processes, on_clock)
+            let view = View::gather(container, life, processes, on_clock);
+            Some(view).filter(|view| !view.as_ref().is_ok_and(|view| is_removed(view, container)))
         });
         views.collect()
     }
@@ -137,5 +141,31 @@ fn clock_state(record: &ContainerRecord, reading: &Result<Reading, String>) -> &
         Ok(reading) if reading.frozen => "frozen",
         Ok(_) => "running",
         Err(_) => "unreadable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lorentz_container::{MonitorKind, NewContainer};
+    use lorentz_control::ClockOptions;
+
+    #[test]
+    fn a_container_that_is_removed_while_it_is_looked_at_is_not_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::at(dir.path()).unwrap();
+        let settings = ClockOptions::default().settings(&HostNow::read().unwrap()).unwrap();
+        let create = |name| {
+            let kind = MonitorKind::Run;
+            let new = NewContainer { name: Some(name), command: &[], kind, has_programs: false };
+            state.create(&new, &settings).unwrap()
+        };
+        let (first, second) = (create("first"), create("second"));
+        let listed = state.list().unwrap();
+        first.remove().unwrap();
+        let views = View::of_all(&state, &listed).unwrap();
+        let names: Vec<&str> = views.iter().map(|view| view.record.name.as_str()).collect();
+        assert_eq!(names, ["second"]);
+        second.remove().unwrap();
     }
 }

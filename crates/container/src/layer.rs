@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context};
+use lorentz_control::Mount;
 use nix::mount::{mount, MsFlags};
 use nix::sched::{unshare, CloneFlags};
 
@@ -242,25 +243,17 @@ fn seen_mounts(text: &str) -> Vec<PathBuf> {
     let own = OWN_DIRECTORIES.iter().map(|(name, _)| *name);
     let hidden: Vec<&str> = own.chain(REPLACED).collect();
     let mut found: Vec<PathBuf> = Vec::new();
-    for line in text.lines() {
-        let Some((left, right)) = line.split_once(" - ") else { continue };
-        let Some(point) = left.split(' ').nth(4).map(unescaped) else { continue };
-        let kind = right.split(' ').next().unwrap_or_default();
+    for Mount { point, kind, .. } in Mount::parse_all(text) {
+        let point = PathBuf::from(point);
         let is_hidden = hidden.iter().any(|one| point.starts_with(one));
         // A later mount at the same place covers the earlier one.
         found.retain(|one| *one != point);
-        if point != Path::new("/") && !is_hidden && !NOT_SEEN.contains(&kind) {
+        if point != Path::new("/") && !is_hidden && !NOT_SEEN.contains(&kind.as_str()) {
             found.push(point);
         }
     }
     found.sort();
     found
-}
-
-/// Decodes a path of mountinfo, in which `\040` stands for a space.
-fn unescaped(text: &str) -> PathBuf {
-    let codes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    codes.iter().fold(text.to_string(), |text, (code, plain)| text.replace(code, plain)).into()
 }
 
 /// Bytes that the file system at `path` can hold, and bytes that are free. For an overlay they are those of its layer.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::sys::statfs::{statfs, CGROUP2_SUPER_MAGIC};
 
 use crate::host_time::{sleep, HostMoment};
+use crate::mounts::Mount;
 
 /// The directory that holds the groups of all containers.
 const PARENT: &str = "lorentz";
@@ -243,13 +244,7 @@ fn mount_point() -> Option<PathBuf> {
 
 /// Finds the mount point of the v2 hierarchy in the text of /proc/PID/mountinfo.
 fn parse_mounts(mounts: &str) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| {
-        let (mount, kind) = line.split_once(" - ")?;
-        let is_cgroup2 = kind.split_ascii_whitespace().next() == Some("cgroup2");
-        let point = mount.split_ascii_whitespace().nth(4).filter(|_| is_cgroup2)?;
-        // The kernel prints a space in a name as an octal number. No hierarchy is mounted at such a place.
-        (!point.contains('\\')).then(|| PathBuf::from(point))
-    })
+    Mount::parse_all(mounts).find(|mount| mount.kind == "cgroup2").map(|mount| mount.point.into())
 }
 
 /// Finds the group of the v2 hierarchy in the text of /proc/PID/cgroup.

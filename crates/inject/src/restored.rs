@@ -78,7 +78,10 @@ impl RestoredProcess {
     pub fn stop(pid: u32) -> Result<RestoredProcess> {
         let pid = Pid::from_raw(pid as i32);
         let stopped = StoppedProcess::stop(pid);
-        stopped.map(RestoredProcess).map_err(|e| Error::Refused(format!("process {pid}: {e}")))
+        let mut stopped = stopped.map_err(|e| Error::Refused(format!("process {pid}: {e}")))?;
+        // The first thread is the one that was lent capabilities.
+        stopped.threads.sort_by_key(|thread| thread.0 != pid.as_raw());
+        Ok(RestoredProcess(stopped))
     }
 
     /// Makes `monitor` supervise the process, which is in namespace `space` of the registry, and its CPU clocks go on from `used`.

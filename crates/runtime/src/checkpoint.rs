@@ -1,6 +1,7 @@
 //! The verbs `checkpoint` and `restore`.
 
 use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -14,9 +15,7 @@ use lorentz_checkpoint::{
     checkpoint_bundle, BundleMount, BundleParts, BundleRestore, CheckpointOptions, RestoreOptions,
     RestoredBundle,
 };
-use lorentz_container::{
-    connect_to_monitor, hand_over_to_background, unfreeze, Bundle, Container, StateDir,
-};
+use lorentz_container::{connect_to_monitor, hand_over_to_background, unfreeze, Bundle, StateDir};
 use lorentz_control::HostNow;
 
 use crate::args::{CheckpointArgs, RestoreArgs};
@@ -42,15 +41,13 @@ pub fn checkpoint(runtime_dir: &RuntimeDir, args: &CheckpointArgs) -> anyhow::Re
     if config.is_idle() {
         bail!("cannot checkpoint container {id}: its first process executes nothing");
     }
-    let asked = container.record().bundle.as_ref().map(|bundle| bundle.asked.clone());
-    let asked = asked.unwrap_or_default();
     let outside = Outside::of(&config)?;
     let options = CheckpointOptions {
         leave_running: args.leave_running,
         tcp_established: args.tcp_established,
         compress: args.compress,
     };
-    let parts = outside.parts(&asked, args.work_path.as_deref());
+    let parts = outside.parts(args.work_path.as_deref());
     checkpoint_bundle(&container, &args.image_path, options, &parts)?;
     if !args.leave_running {
         lifecycle::delete(runtime_dir, id, true)?;
@@ -92,9 +89,8 @@ impl Outside {
         Ok(Outside { mounts: config.mounts()?, network: config.namespace_path("network") })
     }
 
-    fn parts<'a>(&'a self, asked: &'a str, log_dir: Option<&'a Path>) -> BundleParts<'a> {
-        let network = self.network.as_deref();
-        BundleParts { mounts: &self.mounts, network, asked, log_dir }
+    fn parts<'a>(&'a self, log_dir: Option<&'a Path>) -> BundleParts<'a> {
+        BundleParts { mounts: &self.mounts, network: self.network.as_deref(), log_dir }
     }
 }
 
@@ -113,12 +109,9 @@ pub fn restore(runtime_dir: &RuntimeDir, args: &RestoreArgs) -> anyhow::Result<i
         ..Default::default()
     };
     let root = config.root()?;
-    let parts = outside.parts(&wanted.text, args.work_path.as_deref());
+    let parts = outside.parts(args.work_path.as_deref());
     let plan = BundleRestore::check(&args.image_path, &options, parts, &root)?;
-    let dir = runtime_dir.dir(id)?;
-    if dir.exists() {
-        bail!("container with id {id} already exists");
-    }
+    make_dir(runtime_dir, id)?;
     let bundle = Bundle {
         id: id.to_string(),
         root: runtime_dir.root.clone(),
@@ -127,7 +120,7 @@ pub fn restore(runtime_dir: &RuntimeDir, args: &RestoreArgs) -> anyhow::Result<i
         paused_clock: false,
     };
     let names = [wanted.name.as_deref(), Some(id)];
-    let restored = make(runtime_dir, id, &config).and_then(|tasks| {
+    let restored = describe(runtime_dir, id, &config).and_then(|tasks| {
         let restored = bring_back(&plan, &tasks, &config, names, bundle)?;
         if let Some(rate) = wanted.restored_rate {
             restored.container.clock()?.dilate(rate)?;
@@ -149,10 +142,21 @@ pub fn restore(runtime_dir: &RuntimeDir, args: &RestoreArgs) -> anyhow::Result<i
     status
 }
 
-/// Makes the container's directory, as libcontainer does.
-fn make(runtime_dir: &RuntimeDir, id: &str, config: &Config) -> anyhow::Result<Tasks> {
+/// Makes the container's directory, which is there for one of two restores at once.
+fn make_dir(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<()> {
     let dir = runtime_dir.dir(id)?;
-    DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+    runtime_dir.make()?;
+    match DirBuilder::new().mode(0o700).create(&dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            bail!("container with id {id} already exists")
+        }
+        made => Ok(made?),
+    }
+}
+
+/// Writes the files into the container's directory that libcontainer has there.
+fn describe(runtime_dir: &RuntimeDir, id: &str, config: &Config) -> anyhow::Result<Tasks> {
+    let dir = runtime_dir.dir(id)?;
     let mut tasks = Tasks::new(id, ContainerStatus::Creating, None, config.bundle(), &dir)?;
     let spec = config.spec()?;
     tasks.set_systemd(runtime_dir.systemd).set_annotations(spec.annotations().clone());
@@ -222,14 +226,9 @@ fn finish(
             .with_context(|| format!("--pid-file {}", path.display()))?;
     }
     tasks.set_status(ContainerStatus::Running).save()?;
-    go_on(&container, was_frozen)?;
+    if !was_frozen {
+        unfreeze(&container)?;
+    }
     run(hooks.and_then(|hooks| hooks.poststart().as_ref()), &tasks)?;
     Ok(pid)
-}
-
-fn go_on(container: &Container, was_frozen: bool) -> anyhow::Result<()> {
-    if !was_frozen {
-        unfreeze(container)?;
-    }
-    Ok(())
 }

@@ -115,11 +115,7 @@ fn make(runtime_dir: &RuntimeDir, order: &Order, config: Config) -> anyhow::Resu
     if dir.exists() && !clear_ended(runtime_dir, order.id, config.bundle()) {
         bail!("container with id {} already exists", order.id);
     }
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&runtime_dir.root)
-        .with_context(|| format!("--root {}", runtime_dir.root.display()))?;
+    runtime_dir.make()?;
     let wanted = config.wanted(&HostNow::read()?)?;
     let made = match &wanted.time {
         Time::Namespace => build(runtime_dir, order, config, &wanted.time, Workload::default()),
@@ -128,6 +124,9 @@ fn make(runtime_dir: &RuntimeDir, order: &Order, config: Config) -> anyhow::Resu
             let made = build_on_clock(runtime_dir, order, config, &wanted.time, &mut container);
             // The monitor in the background keeps the container, if it has processes to supervise.
             container.leave()?;
+            if made.is_err() {
+                lifecycle::forget(runtime_dir, order.id)?;
+            }
             made
         }
     };

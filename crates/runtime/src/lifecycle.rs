@@ -116,9 +116,7 @@ pub fn delete(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Result
     } else if !force {
         runtime_dir.tasks(id)?;
     }
-    if let Some(container) = runtime_dir.timed(id)? {
-        forget(runtime_dir, id, container)?;
-    }
+    forget(runtime_dir, id)?;
     runtime_dir.leave();
     Ok(0)
 }
@@ -176,10 +174,10 @@ fn delete_tasks(tasks: &mut Tasks, force: bool) -> anyhow::Result<()> {
 
 /// Waits until the monitor is gone, at most 2 s, and removes its container. The monitor ends by itself after the last task. A new
 /// container of the same id must not meet the old one.
-fn forget(runtime_dir: &RuntimeDir, id: &str, container: Container) -> anyhow::Result<()> {
+pub fn forget(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<()> {
     const MONITOR_TIMEOUT: Duration = Duration::from_secs(2);
     let end = Instant::now() + MONITOR_TIMEOUT;
-    let mut left = Some(container);
+    let mut left = runtime_dir.timed(id)?;
     while let Some(container) = left.take() {
         if container.liveness()? == Liveness::Ended {
             container.remove()?;

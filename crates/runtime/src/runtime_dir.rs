@@ -1,7 +1,8 @@
 //! The runtime's directory of containers. `lorentz` keeps the state of their clocks in another one.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context};
@@ -25,6 +26,12 @@ impl RuntimeDir {
         let root =
             std::path::absolute(&root).with_context(|| format!("--root {}", root.display()))?;
         Ok(RuntimeDir { root, systemd: global.systemd_cgroup })
+    }
+
+    /// Makes the directory, if it is missing.
+    pub fn make(&self) -> anyhow::Result<()> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.root);
+        made.with_context(|| format!("--root {}", self.root.display()))
     }
 
     /// Returns the directory of container `id`.
