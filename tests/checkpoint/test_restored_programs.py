@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from framework import build, checkpoints, lorentz, needs
-from framework.checkpoints import Restored, save
+from framework.checkpoints import Restored, begun, save
 from framework.running import Inside
 
 AWAY = 2.0
@@ -156,6 +156,27 @@ def test_a_pipeline_of_a_shell(tmp_path):
 
 def size(directory: Path) -> int:
     return sum(file.stat().st_size for file in directory.rglob("*"))
+
+
+def test_a_program_that_may_install_no_filter(tmp_path):
+    """It is lent what the adoption needs, and has its own capabilities afterwards."""
+    needs.tool("setpriv")
+    without = ("--bounding-set=-sys_admin,-setpcap", "--inh-caps=-all", "--ambient-caps=-all")
+
+    def capabilities(pid: int) -> list[str]:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return [line for line in lines if line.startswith("Cap")]
+
+    with Inside("setpriv", *without, "sleep", "100000", rate="10") as inside:
+        inside.wait_until_shown()
+        until = time.monotonic() + 10
+        while capabilities(begun(inside)[0]) == capabilities(os.getpid()):
+            assert time.monotonic() < until
+        own = capabilities(begun(inside)[0])
+        saved = save(inside, tmp_path / "saved")
+        inside.finish()
+    with Restored(saved, name()) as restored:
+        assert capabilities(restored.row()["pids"][0]) == own
 
 
 def test_compressed_memory(tmp_path):
