@@ -214,6 +214,24 @@ impl<'a> BundleRestore<'a> {
         self.plan.rebase(container)?;
         let mut monitor = monitor_of(container)?;
         let Some(entry) = &self.checkpoint().bundle else { anyhow::bail!("no bundle") };
+        let group = self.restore_processes(container, entry, enter)?;
+        let root = self.first_of(&group)?;
+        let space = container.clock()?.relocate(Some(entry.pid_namespace), root)?;
+        let root = self.plan.adopt(container, &group, &mut monitor, space)?;
+        if container.cgroup().is_none() {
+            container.set_cgroup(Some(&group))?;
+        }
+        self.plan.set_wall(container)?;
+        Ok((monitor, root))
+    }
+
+    /// As [`Plan::restore_processes`], in the bundle's root file system.
+    fn restore_processes(
+        &self,
+        container: &Container,
+        entry: &BundleEntry,
+        enter: &dyn Fn(u32) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Cgroup> {
         let network =
             self.parts.network.map(File::open).transpose().context("network namespace")?;
         self.parts.make_mount_points(self.root).context("mount points")?;
@@ -236,15 +254,17 @@ impl<'a> BundleRestore<'a> {
         let place = |criu: u32| {
             enter(criu)?;
             match container.cgroup() {
-                Some(ours) => ours.add(criu).map(|()| ours).map_err(Into::into),
+                Some(ours) => ours.ensure(criu).map(|()| ours).map_err(Into::into),
                 None => Cgroup::of(criu).context("the container's control group"),
             }
         };
+        let group = container.cgroup();
         let inherited: Vec<RawFd> = network.iter().map(AsRawFd::as_raw_fd).collect();
         let root = criu::RootMount { source: self.root, point: &mount_point };
         let restored = self.plan.restore_processes(
             container,
             &Surroundings {
+                group: group.as_ref(),
                 enter: &place,
                 root: Some(root),
                 inherited: &inherited,
@@ -255,15 +275,7 @@ impl<'a> BundleRestore<'a> {
             self.parts.keep_log(&container.dir(), "restore.log");
         }
         let _ = fs::remove_dir(&mount_point);
-        let group = restored?;
-        let root = self.first_of(&group)?;
-        let space = container.clock()?.relocate(Some(entry.pid_namespace), root)?;
-        let root = self.plan.adopt(container, &group, &mut monitor, space)?;
-        if container.cgroup().is_none() {
-            container.set_cgroup(Some(&group))?;
-        }
-        self.plan.set_wall(container)?;
-        Ok((monitor, root))
+        restored
     }
 
     /// Finds the first process, in the new process id namespace.

@@ -1,27 +1,32 @@
 //! Requests to CRIU, by its RPC: `criu swrk FD`, one process for each request.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::Context;
-use lorentz_container::criu::Criu;
+use lorentz_container::criu as installed;
+use lorentz_control::Cgroup;
+use lorentz_inject::fork_into;
 use nix::errno::Errno;
 use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 use nix::mount::{mount, MsFlags};
 use nix::poll::{poll, PollFd, PollFlags};
 use nix::sched::{unshare, CloneFlags};
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{killpg, Signal};
+use nix::sys::signal::{kill, killpg, Signal};
 use nix::sys::socket::{socketpair, AddressFamily, SockFlag, SockType};
-use nix::unistd::Pid;
+use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::unistd::{fork, ForkResult, Pid};
 use protobuf::{Message, MessageField};
 use rust_criu::rust_criu_protobuf::rpc::{
     Criu_cg_mode, Criu_opts, Criu_req, Criu_req_type, Criu_resp,
 };
+
+use crate::CheckpointRefused;
 
 /// Longest message of the protocol, bytes.
 const MESSAGE_LEN: usize = 64 * 1024;
@@ -54,7 +59,9 @@ pub fn options(images: &File, work: &File) -> Criu_opts {
 /// A running `criu swrk`.
 pub struct Request {
     socket: File,
-    child: Child,
+    path: PathBuf,
+    criu: Pid,
+    has_ended: bool,
     request: Criu_req_type,
 }
 
@@ -84,33 +91,68 @@ impl RootMount<'_> {
     }
 }
 
+/// Where CRIU begins.
+#[derive(Clone, Copy, Default)]
+pub struct Place<'a> {
+    /// The root file system that it finds.
+    pub root: Option<&'a RootMount<'a>>,
+    /// Its control group, if the kernel starts processes in groups.
+    pub group: Option<&'a Cgroup>,
+}
+
+/// Before or beside a step of CRIU.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// CRIU waits.
+    Before,
+    /// CRIU goes on.
+    Meanwhile,
+}
+
+/// Starts `command` in `group`, or beside this process where the kernel refuses. The caller must have one thread only.
+fn start(command: &mut Command, group: Option<&Cgroup>) -> io::Result<Pid> {
+    let group = group.and_then(|group| group.open().ok());
+    // SAFETY: one thread. The child replaces itself by the command, or ends.
+    let into_group = group.and_then(|group| unsafe { fork_into(group.as_fd()) });
+    // SAFETY: as above.
+    match into_group.map_or_else(|| unsafe { fork() }, Ok)? {
+        ForkResult::Parent { child } => Ok(child),
+        ForkResult::Child => {
+            // The parent finds its socket closed if this returns.
+            let _ = command.exec();
+            // SAFETY: ends this process. Nothing of the parent's may run again here.
+            unsafe { libc::_exit(127) }
+        }
+    }
+}
+
 impl Request {
-    /// Starts CRIU, which inherits `inherited`. It does nothing before [`Request::send`].
+    /// Starts CRIU, which inherits `inherited`. It does nothing before [`Request::send`]. The caller must have one thread only.
     pub fn begin(
-        criu: &Criu,
+        criu: &Path,
         request: Criu_req_type,
         inherited: &[RawFd],
         survival: Survival,
     ) -> anyhow::Result<Request> {
-        Request::begin_in(criu, request, inherited, survival, None)
+        Request::begin_in(criu, request, inherited, survival, Place::default())
     }
 
-    /// As [`Request::begin`], where CRIU finds `root`.
+    /// As [`Request::begin`], for a CRIU that begins in `place`.
     pub fn begin_in(
-        criu: &Criu,
+        criu: &Path,
         request: Criu_req_type,
         inherited: &[RawFd],
         survival: Survival,
-        root: Option<&RootMount>,
+        place: Place,
     ) -> anyhow::Result<Request> {
         let (kind, flags) = (SockType::SeqPacket, SockFlag::SOCK_CLOEXEC);
         let (ours, theirs): (OwnedFd, OwnedFd) =
             socketpair(AddressFamily::Unix, kind, None, flags)?;
         let passed: Vec<RawFd> = inherited.iter().copied().chain([theirs.as_raw_fd()]).collect();
-        let mut command = Command::new(&criu.path);
+        let mut command = Command::new(criu);
         command.arg("swrk").arg(theirs.as_raw_fd().to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let root = root.map(|root| (root.source.to_path_buf(), root.point.to_path_buf()));
+        let root = place.root.map(|root| (root.source.to_path_buf(), root.point.to_path_buf()));
         let prepare = move || {
             if let Some((source, point)) = &root {
                 RootMount { source, point }.mount()?;
@@ -128,20 +170,49 @@ impl Request {
         command.process_group(0);
         // SAFETY: the closure makes system calls only.
         unsafe { command.pre_exec(prepare) };
-        let child = command.spawn().with_context(|| format!("{}", criu.path.display()))?;
-        Ok(Request { socket: ours.into(), child, request })
+        let started = start(&mut command, place.group);
+        let pid = started.with_context(|| format!("{}", criu.display()))?;
+        let (socket, path) = (ours.into(), criu.to_path_buf());
+        Ok(Request { socket, path, criu: pid, has_ended: false, request })
     }
 
     /// CRIU's process id.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.criu.as_raw() as u32
     }
 
-    /// Sends the request and waits for the result. CRIU calls `notify` with the name of each step.
+    /// Asks CRIU for its version, before [`Request::send`].
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointRefused::NoCriu`] if it is too old, or no CRIU.
+    pub fn version(&mut self) -> anyhow::Result<String> {
+        let no_criu = |found| CheckpointRefused::NoCriu { found };
+        let version = match self.ask_version() {
+            Ok(version) => version,
+            // What it is instead, its own command line tells.
+            Err(error) => return Err(installed::find().err().map_or(error, |e| no_criu(e).into())),
+        };
+        installed::check_version(&self.path, &version).map_err(no_criu)?;
+        Ok(version)
+    }
+
+    fn ask_version(&mut self) -> anyhow::Result<String> {
+        let mut request = Criu_req::new();
+        request.set_type(Criu_req_type::VERSION);
+        request.set_keep_open(true);
+        self.write(&request)?;
+        let version = self.read()?.version.unwrap_or_default();
+        let patch = version.has_sublevel().then(|| format!(".{}", version.sublevel()));
+        let (major, minor) = (version.major_number(), version.minor_number());
+        Ok(format!("{major}.{minor}{}", patch.unwrap_or_default()))
+    }
+
+    /// Sends the request and waits for the result. CRIU tells `notify` each of its steps, and waits at [`Moment::Before`].
     pub fn send(
         &mut self,
         options: Criu_opts,
-        mut notify: impl FnMut(&str) -> anyhow::Result<()>,
+        mut notify: impl FnMut(Moment, &str) -> anyhow::Result<()>,
     ) -> anyhow::Result<Criu_resp> {
         let mut request = Criu_req::new();
         request.set_type(self.request);
@@ -151,12 +222,14 @@ impl Request {
             let response = self.read()?;
             match response.type_() {
                 Criu_req_type::NOTIFY => {
-                    let done = notify(response.notify.script());
+                    let step = response.notify.script();
+                    let done = notify(Moment::Before, step);
                     let mut answer = Criu_req::new();
                     answer.set_type(Criu_req_type::NOTIFY);
                     answer.set_notify_success(done.is_ok());
                     self.write(&answer)?;
                     done?;
+                    notify(Moment::Meanwhile, step)?;
                 }
                 _ if response.success() => return Ok(response),
                 _ => anyhow::bail!("errno {}", response.cr_errno()),
@@ -182,7 +255,11 @@ impl Request {
     fn await_message(&mut self) -> anyhow::Result<()> {
         const LOOK_INTERVAL_MS: u16 = 100;
         loop {
-            let ended = self.child.try_wait()?.is_some();
+            self.has_ended = self.has_ended || {
+                let status = waitpid(self.criu, Some(WaitPidFlag::WNOHANG))?;
+                status != WaitStatus::StillAlive
+            };
+            let ended = self.has_ended;
             let timeout = if ended { 0 } else { LOOK_INTERVAL_MS };
             let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
             match poll(&mut fds, timeout) {
@@ -195,12 +272,14 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        // Race: CRIU ends by itself when the socket is closed. A restore whose result nobody wants must not go on.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if !self.has_ended {
+            // Race: CRIU ends by itself when the socket is closed. A restore whose result nobody wants must not go on.
+            let _ = kill(self.criu, Signal::SIGKILL);
+            let _ = waitpid(self.criu, None);
+        }
         if self.request == Criu_req_type::DUMP {
             // Its helpers. Restored programs of a restore may be in this group.
-            let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+            let _ = killpg(self.criu, Signal::SIGKILL);
         }
     }
 }

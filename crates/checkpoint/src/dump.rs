@@ -72,7 +72,7 @@ fn save(
     options: CheckpointOptions,
     place: impl FnOnce() -> anyhow::Result<Place>,
 ) -> anyhow::Result<()> {
-    let criu = installed::find().map_err(|found| CheckpointRefused::NoCriu { found })?;
+    let criu = installed::locate().map_err(|found| CheckpointRefused::NoCriu { found })?;
     let place = place()?;
     let guard = subject.guard(&place, options)?;
     let dumped = subject.dump(&criu, &place, &guard, options);
@@ -177,12 +177,17 @@ impl<'a> Subject<'a> {
 
     pub fn dump(
         &self,
-        criu: &installed::Criu,
+        criu: &Path,
         place: &Place,
         guard: &Guard,
         options: CheckpointOptions,
     ) -> anyhow::Result<()> {
         let unfinished = Unfinished::make(place)?;
+        let images = unfinished.images();
+        let opened = File::open(images)?;
+        let inherited = [opened.as_raw_fd(), guard.fd()];
+        let mut request = Request::begin(criu, Criu_req_type::DUMP, &inherited, Survival::GoesOn)?;
+        let version = request.version()?;
         freeze(self.container)?;
         let name = self.container.name();
         let settled = settle(&self.container.clock()?, &self.group);
@@ -190,9 +195,7 @@ impl<'a> Subject<'a> {
             settled,
             "{name}: some of its programs do not stop, or start others all the time"
         );
-        let description = self.describe(criu, options)?;
-        let images = unfinished.images();
-        let opened = File::open(images)?;
+        let description = self.describe(version, options)?;
         let mut asked = criu::options(&opened, &opened);
         asked.set_pid(self.root as i32);
         asked.set_leave_running(true);
@@ -203,9 +206,7 @@ impl<'a> Subject<'a> {
             parts.name_all(entry, &mut asked);
             asked.external.extend(description.files_of_outside.iter().map(|(_, key)| key.clone()));
         }
-        let inherited = [opened.as_raw_fd(), guard.fd()];
-        let mut request = Request::begin(criu, Criu_req_type::DUMP, &inherited, Survival::GoesOn)?;
-        let sent = request.send(asked, |_| Ok(()));
+        let sent = request.send(asked, |_, _| Ok(()));
         if let (Err(_), Some(parts)) = (&sent, self.parts) {
             parts.keep_log(images, "dump.log");
         }
@@ -221,12 +222,8 @@ impl<'a> Subject<'a> {
         unfinished.finish(description)
     }
 
-    /// Describes the container, which stands still.
-    fn describe(
-        &self,
-        criu: &installed::Criu,
-        options: CheckpointOptions,
-    ) -> anyhow::Result<Checkpoint> {
+    /// Describes the container, which stands still. `criu` is the version of CRIU.
+    fn describe(&self, criu: String, options: CheckpointOptions) -> anyhow::Result<Checkpoint> {
         let reading = self.container.clock()?.reading();
         let processes = self.container.processes()?;
         let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
@@ -237,7 +234,7 @@ impl<'a> Subject<'a> {
             shim: lorentz_inject::shim_build_id(),
             kernel: host.kernel,
             boot_id: host.boot_id,
-            criu: criu.version.clone(),
+            criu,
             name: record.name.clone(),
             command: record.command.clone(),
             wall: reading.wall.to_string(),

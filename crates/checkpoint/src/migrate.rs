@@ -60,7 +60,7 @@ const SCRATCH: &str = "lorentz-migration-";
 pub fn migrate(container: &Container, options: &MigrateOptions) -> anyhow::Result<()> {
     outlive_connection()?;
     let subject = Subject::of(container)?;
-    let criu = installed::find().map_err(|found| CheckpointRefused::NoCriu { found })?;
+    let criu = installed::locate().map_err(|found| CheckpointRefused::NoCriu { found })?;
     let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir()?;
     let committed = scratch.path().join(COMMITTED);
     let place = Place::beside(&scratch.path().join("checkpoint"))?;

@@ -6,7 +6,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use lorentz_clock::{saturate, PidNamespace, Span};
@@ -14,6 +15,8 @@ use lorentz_container::{
     close_standard_streams, criu as installed, keep_only, monitor_of, start_process, unfreeze,
     Container, MonitorKind, NewContainer, StateDir,
 };
+use lorentz_control::host_time::sleep;
+use lorentz_control::processes::Process;
 use lorentz_control::{number_inside, Cgroup, HostNow};
 use lorentz_inject::{ExecMonitor, RestoredProcess};
 use nix::sys::prctl::set_child_subreaper;
@@ -21,7 +24,7 @@ use nix::unistd::{dup, geteuid};
 use rust_criu::rust_criu_protobuf::rpc::{Criu_opts, Criu_req_type, Inherit_fd};
 
 use crate::compress::expand;
-use crate::criu::{self, Request, RootMount, Survival};
+use crate::criu::{self, Moment, Place, Request, RootMount, Survival};
 use crate::directory::Whole;
 use crate::init::Init;
 use crate::{Checkpoint, CheckpointRefused};
@@ -57,7 +60,9 @@ pub struct RestoreOptions<'a> {
 ///
 /// [`CheckpointRefused`].
 pub fn check(dir: &Path, options: &RestoreOptions) -> anyhow::Result<()> {
-    Plan::without_bundle(dir, options).map(drop)
+    Plan::without_bundle(dir, options)?;
+    installed::find().map_err(|found| CheckpointRefused::NoCriu { found })?;
+    Ok(())
 }
 
 /// Makes a container of the checkpoint in `dir`, under the name that `options` say. A process in the background supervises it. The caller must have
@@ -138,6 +143,8 @@ const ERROR: &str = "error ";
 
 /// The surroundings in which CRIU restores processes.
 pub(crate) struct Surroundings<'a> {
+    /// The control group in which CRIU begins.
+    pub group: Option<&'a Cgroup>,
     /// Puts CRIU into the control groups in which the processes begin. Returns the one whose freezer stops them.
     pub enter: &'a dyn Fn(u32) -> anyhow::Result<Cgroup>,
     /// Their root file system, if they have one of their own.
@@ -151,7 +158,7 @@ pub(crate) struct Surroundings<'a> {
 /// A restore that nothing speaks against yet.
 pub(crate) struct Plan<'a> {
     whole: Whole,
-    criu: installed::Criu,
+    criu: PathBuf,
     options: &'a RestoreOptions<'a>,
 }
 
@@ -160,7 +167,7 @@ impl<'a> Plan<'a> {
         if !geteuid().is_root() {
             return Err(CheckpointRefused::NotRoot.into());
         }
-        let criu = installed::find().map_err(|found| CheckpointRefused::NoCriu { found })?;
+        let criu = installed::locate().map_err(|found| CheckpointRefused::NoCriu { found })?;
         let whole = Whole::open(dir)?;
         whole.check_build()?;
         let refused = |why: String| CheckpointRefused::Directory { dir: dir.to_path_buf(), why };
@@ -256,11 +263,17 @@ impl<'a> Plan<'a> {
         // The children of a restored program that ends come to this process.
         set_child_subreaper(true)?;
         let enter = |criu: u32| {
-            group.add(criu)?;
+            group.ensure(criu)?;
             Ok(group.clone())
         };
         let adjust = |_: u32, _: &mut Criu_opts| Ok(());
-        let here = Surroundings { enter: &enter, root: None, inherited: &[], adjust: &adjust };
+        let here = Surroundings {
+            group: Some(&group),
+            enter: &enter,
+            root: None,
+            inherited: &[],
+            adjust: &adjust,
+        };
         let init = match self.ids_are_taken() {
             true => Some(Init::start(|| self.restore_processes(container, &here).map(drop))?),
             false => {
@@ -322,17 +335,28 @@ impl<'a> Plan<'a> {
             .chain(surroundings.inherited.iter().copied())
             .collect();
         let kind = Criu_req_type::RESTORE;
-        let root = surroundings.root.as_ref();
-        let mut request = Request::begin_in(&self.criu, kind, &inherited, Survival::Ends, root)?;
+        let place = Place { root: surroundings.root.as_ref(), group: surroundings.group };
+        let mut request = Request::begin_in(&self.criu, kind, &inherited, Survival::Ends, place)?;
         let criu = request.pid();
+        request.version()?;
         // CRIU's children begin in its group.
         let group = (surroundings.enter)(criu)?;
         (surroundings.adjust)(criu, &mut asked)?;
         let own = Cgroup::of(std::process::id()).context("the own control group")?;
-        let notify = |step: &str| {
-            if step == "pre-resume" {
-                own.add(criu)?;
-                group.begin_freeze()?;
+        // A move takes up to 20 ms. So CRIU leaves the group while the programs are restored.
+        let mut has_left = false;
+        let notify = |moment: Moment, step: &str| {
+            match (moment, step) {
+                (Moment::Meanwhile, "pre-restore") if child_appears(&group, criu) => {
+                    has_left = own.add(criu).is_ok();
+                }
+                (Moment::Before, "pre-resume") => {
+                    if !has_left {
+                        own.add(criu)?;
+                    }
+                    group.begin_freeze()?;
+                }
+                _ => {}
             }
             Ok(())
         };
@@ -393,6 +417,22 @@ impl<'a> Plan<'a> {
             remove(&container);
         }
     }
+}
+
+/// Waits a moment for the first restored process in `group`, a sibling of the process `criu`. Returns whether it is there.
+fn child_appears(group: &Cgroup, criu: u32) -> bool {
+    const MAX_LOOKS: u32 = 100;
+    const LOOK_INTERVAL: Duration = Duration::from_micros(100);
+    let is_sibling = |pid: u32| {
+        pid != criu && Process::read(pid).is_some_and(|one| one.parent == std::process::id())
+    };
+    (0..MAX_LOOKS).any(|_| {
+        let is_there = group.pids().is_ok_and(|pids| pids.into_iter().any(is_sibling));
+        if !is_there {
+            sleep(LOOK_INTERVAL);
+        }
+        is_there
+    })
 }
 
 pub(crate) fn inherit(fd: RawFd, key: &str) -> Inherit_fd {

@@ -22,33 +22,48 @@ pub struct Criu {
     pub version: String,
 }
 
-/// Finds CRIU: the binary in [`CRIU_VARIABLE`], or `criu` in PATH or where Debian puts it.
+/// Finds CRIU, and asks it for its version.
 ///
 /// # Errors
 ///
 /// One line says what was found instead.
 pub fn find() -> Result<Criu, String> {
-    let path = place().ok_or("there is no criu")?;
+    let path = locate()?;
     let shown = path.display();
     let output = Command::new(&path).arg("--version").stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("{shown}: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let version = parse_version(&text).ok_or(format!("{shown} does not say its version"))?;
+    check_version(&path, version)?;
+    Ok(Criu { version: version.to_string(), path })
+}
+
+/// Checks whether `version` of the CRIU at `path` works.
+///
+/// # Errors
+///
+/// One line says that it does not.
+pub fn check_version(path: &Path, version: &str) -> Result<(), String> {
     match numbers(version) >= FIRST {
-        true => Ok(Criu { version: version.to_string(), path }),
-        false => Err(format!("{shown} is CRIU {version}, too old")),
+        true => Ok(()),
+        false => Err(format!("{} is CRIU {version}, too old", path.display())),
     }
 }
 
-fn place() -> Option<PathBuf> {
+/// Finds CRIU's binary: that in [`CRIU_VARIABLE`], or `criu` in PATH or where Debian puts it.
+///
+/// # Errors
+///
+/// There is none.
+pub fn locate() -> Result<PathBuf, String> {
     const DEBIAN: &str = "/usr/sbin";
     if let Some(named) = std::env::var_os(CRIU_VARIABLE) {
-        return Some(named.into());
+        return Ok(named.into());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain([PathBuf::from(DEBIAN)]);
     let is_program = |path: &PathBuf| is_file(path) && access(path, AccessFlags::X_OK).is_ok();
-    dirs.map(|dir| dir.join("criu")).find(is_program)
+    dirs.map(|dir| dir.join("criu")).find(is_program).ok_or("there is no criu".into())
 }
 
 fn is_file(path: &Path) -> bool {

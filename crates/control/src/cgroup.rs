@@ -124,6 +124,19 @@ impl Cgroup {
         fs::write(self.file("cgroup.procs"), pid.to_string())
     }
 
+    /// As [`Cgroup::add`], but does nothing for a process that is in the group already: a move waits for a grace period of RCU, up to
+    /// 20 ms.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cgroup::add`].
+    pub fn ensure(&self, pid: u32) -> io::Result<()> {
+        match Cgroup::of(pid) {
+            Some(group) if group.path == self.path => Ok(()),
+            _ => self.add(pid),
+        }
+    }
+
     /// Returns the processes in the group, without those in groups below it.
     ///
     /// # Errors

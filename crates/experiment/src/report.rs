@@ -85,82 +85,14 @@ impl ExperimentStatus {
     }
 }
 
-/// A metric: name, kind, explanation, and one value for each set of labels.
-type Metric = (&'static str, &'static str, &'static str, Vec<(String, f64)>);
-
 /// Formats the status of several experiments as one page for Prometheus (text format 0.0.4). The page explains each metric once.
 pub fn prometheus(all: &[&ExperimentStatus]) -> String {
-    let whole = |value: fn(&ExperimentStatus) -> f64| -> Vec<(String, f64)> {
-        let row =
-            |one: &&ExperimentStatus| (format!("experiment=\"{}\"", label(&one.name)), value(one));
-        all.iter().map(row).collect()
-    };
-    let each = |value: fn(&ContainerStatus) -> Option<f64>| -> Vec<(String, f64)> {
-        let containers = all.iter().flat_map(|status| {
-            status.containers.iter().map(move |container| (label(&status.name), container))
-        });
-        let row = |(experiment, one): (String, &ContainerStatus)| {
-            let container = label(&one.name);
-            let labels = format!("experiment=\"{experiment}\",container=\"{container}\"");
-            value(one).map(|value| (labels, value))
-        };
-        containers.filter_map(row).collect()
-    };
-    let metrics: [Metric; 11] = [
-        ("rounds_total", "counter", "Rounds so far.", whole(|all| all.rounds as f64)),
-        (
-            "virtual_seconds_total",
-            "counter",
-            "Virtual time since synchronization.",
-            whole(|all| seconds(all.virtual_ns)),
-        ),
-        (
-            "real_seconds_total",
-            "counter",
-            "Real time that the rounds took.",
-            whole(|all| seconds(all.real_ns)),
-        ),
-        (
-            "working_seconds_total",
-            "counter",
-            "Real time in which some container ran.",
-            whole(|all| seconds(all.working_ns)),
-        ),
-        ("tdf", "gauge", "Real seconds per virtual second in a slice.", each(|one| Some(one.tdf))),
-        ("slices_total", "counter", "Slices given.", each(|one| Some(one.slices as f64))),
-        (
-            "slices_at_limit_total",
-            "counter",
-            "Slices at whose end it still ran.",
-            each(|one| Some(one.at_limit as f64)),
-        ),
-        (
-            "cpu_wanted_seconds_total",
-            "counter",
-            "Time it had something to do.",
-            each(|one| Some(seconds(one.cpu_wanted_ns))),
-        ),
-        (
-            "cpu_got_seconds_total",
-            "counter",
-            "CPU time it used.",
-            each(|one| Some(seconds(one.cpu_got_ns))),
-        ),
-        (
-            "perceived_overshoot_seconds",
-            "gauge",
-            "Time seen beyond a slice's end.",
-            each(|one| Some(seconds(one.perceived_overshoot_ns))),
-        ),
-        (
-            "overrun_p99_seconds",
-            "gauge",
-            "From a slice's end until its tasks stopped.",
-            each(|one| one.overrun_p99_ns.map(seconds)),
-        ),
-    ];
     let mut page = String::new();
-    for (name, kind, help, rows) in metrics.iter().filter(|metric| !metric.3.is_empty()) {
+    for (name, kind, help, value) in METRICS {
+        let rows = value.rows(all);
+        if rows.is_empty() {
+            continue;
+        }
         let _ = writeln!(page, "# HELP lorentz_experiment_{name} {help}");
         let _ = writeln!(page, "# TYPE lorentz_experiment_{name} {kind}");
         for (labels, value) in rows {
@@ -169,6 +101,88 @@ pub fn prometheus(all: &[&ExperimentStatus]) -> String {
     }
     page
 }
+
+/// A metric's value: one for the experiment, or one for each container that has it.
+enum Value {
+    Whole(fn(&ExperimentStatus) -> f64),
+    Each(fn(&ContainerStatus) -> Option<f64>),
+}
+use Value::{Each, Whole};
+
+impl Value {
+    /// Its values in all experiments, each with its labels.
+    fn rows(&self, all: &[&ExperimentStatus]) -> Vec<(String, f64)> {
+        let mut rows = Vec::new();
+        for status in all {
+            let experiment = format!("experiment=\"{}\"", label(&status.name));
+            match self {
+                Whole(value) => rows.push((experiment, value(status))),
+                Each(value) => rows.extend(status.containers.iter().filter_map(|one| {
+                    let labels = format!("{experiment},container=\"{}\"", label(&one.name));
+                    Some((labels, value(one)?))
+                })),
+            }
+        }
+        rows
+    }
+}
+
+/// A metric: name, kind, explanation, value.
+type Metric = (&'static str, &'static str, &'static str, Value);
+
+const METRICS: [Metric; 11] = [
+    ("rounds_total", "counter", "Rounds so far.", Whole(|all| all.rounds as f64)),
+    (
+        "virtual_seconds_total",
+        "counter",
+        "Virtual time since synchronization.",
+        Whole(|all| seconds(all.virtual_ns)),
+    ),
+    (
+        "real_seconds_total",
+        "counter",
+        "Real time that the rounds took.",
+        Whole(|all| seconds(all.real_ns)),
+    ),
+    (
+        "working_seconds_total",
+        "counter",
+        "Real time in which some container ran.",
+        Whole(|all| seconds(all.working_ns)),
+    ),
+    ("tdf", "gauge", "Real seconds per virtual second in a slice.", Each(|one| Some(one.tdf))),
+    ("slices_total", "counter", "Slices given.", Each(|one| Some(one.slices as f64))),
+    (
+        "slices_at_limit_total",
+        "counter",
+        "Slices at whose end it still ran.",
+        Each(|one| Some(one.at_limit as f64)),
+    ),
+    (
+        "cpu_wanted_seconds_total",
+        "counter",
+        "Time it had something to do.",
+        Each(|one| Some(seconds(one.cpu_wanted_ns))),
+    ),
+    (
+        "cpu_got_seconds_total",
+        "counter",
+        "CPU time it used.",
+        Each(|one| Some(seconds(one.cpu_got_ns))),
+    ),
+    (
+        "perceived_overshoot_seconds",
+        "gauge",
+        "Time seen beyond a slice's end.",
+        Each(|one| Some(seconds(one.perceived_overshoot_ns))),
+    ),
+    (
+        "overrun_p99_seconds",
+        "gauge",
+        "From a slice's end until its tasks stopped.",
+        Each(|one| one.overrun_p99_ns.map(seconds)),
+    ),
+];
 
 fn seconds(nanos: i64) -> f64 {
     nanos as f64 / 1e9

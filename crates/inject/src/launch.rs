@@ -117,7 +117,7 @@ pub fn fork_child(
 ///
 /// The process has one thread. The child does not use what libc's fork would renew: the handlers of `pthread_atfork`, and the
 /// thread id that libc remembers.
-unsafe fn fork_into(group: BorrowedFd<'_>) -> Option<ForkResult> {
+pub unsafe fn fork_into(group: BorrowedFd<'_>) -> Option<ForkResult> {
     const CLONE_INTO_CGROUP: u64 = 1 << 33;
     // SAFETY: zero stands for "not given" in each field.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };

@@ -172,10 +172,23 @@ fn check_node(
     if node.stp {
         return refuse(at, format!("node {name}: stp: expected 'kind: switch'"));
     }
+    plan.nodes.push(check_process(source, name, at, node, isolation, plan.rounds)?);
+    Ok(())
+}
+
+/// Checks a node that runs programs.
+fn check_process(
+    source: &str,
+    name: &str,
+    at: Location,
+    node: &Node,
+    isolation: Isolation,
+    rounds: bool,
+) -> Result<NodePlan, PlanError> {
     let command = check_command(name, at, node)?;
     let own_clock = node.clock_keys();
     let clock = clock_options(&own_clock)?;
-    if let Some((key, own)) = own_clock.first().filter(|_| !plan.rounds) {
+    if let Some((key, own)) = own_clock.first().filter(|_| !rounds) {
         return refuse(
             own.defined,
             format!("node {name}: {key} of its own: expected 'rounds: true', without which all nodes are on one clock"),
@@ -189,7 +202,7 @@ fn check_node(
         return refuse(at, format!("node {name}: files: expected isolation: private beside it"));
     }
     check_sysctls(name, node)?;
-    plan.nodes.push(NodePlan {
+    Ok(NodePlan {
         name: name.to_string(),
         clock,
         isolation,
@@ -212,8 +225,7 @@ fn check_node(
         rootfs: node.rootfs.as_ref().map(PathBuf::from),
         binds,
         files: node.files.as_ref().map(PathBuf::from),
-    });
-    Ok(())
+    })
 }
 
 /// Checks a node that runs nothing. Returns its kind.
@@ -408,10 +420,16 @@ fn check_schedule(
         ));
     }
     all.sort_by_key(|(_, change)| change.at);
-    // Each change must make sense with the impairments in force at that time.
+    check_in_force(&all, plan)?;
+    plan.schedule = all.into_iter().map(|(_, change)| change).collect();
+    Ok(())
+}
+
+/// Checks that each change makes sense with the impairments in force at its time. `all` is in the order of time.
+fn check_in_force(all: &[(Location, ChangePlan)], plan: &NetworkPlan) -> Result<(), PlanError> {
     let mut impairments: Vec<[Impairments; 2]> =
         plan.links.iter().map(|link| link.impairments.clone()).collect();
-    for (at, change) in &all {
+    for (at, change) in all {
         for (link, side) in directions_at(&plan.links, &change.end, change.both) {
             impairments[link][side] = impairments[link][side].with(&change.set);
             let refused = |what| refuse(*at, format!("schedule: {what}"));
@@ -422,7 +440,6 @@ fn check_schedule(
             }
         }
     }
-    plan.schedule = all.into_iter().map(|(_, change)| change).collect();
     Ok(())
 }
 
