@@ -191,7 +191,10 @@ impl Request {
         let version = match self.ask_version() {
             Ok(version) => version,
             // What it is instead, its own command line tells.
-            Err(error) => return Err(installed::find().err().map_or(error, |e| no_criu(e).into())),
+            Err(error) => match installed::find() {
+                Err(found) => return Err(no_criu(found).into()),
+                Ok(_) => anyhow::bail!("CRIU: {error}"),
+            },
         };
         installed::check_version(&self.path, &version).map_err(no_criu)?;
         Ok(version)
