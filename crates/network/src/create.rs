@@ -27,6 +27,7 @@ use crate::emulator::{Attachment, Emulator, StationId, SwitchId};
 use crate::exec::FailedLine;
 use crate::file_systems::{self, NodeEntry};
 use crate::image;
+use crate::kernel_timers::{self, KernelTimers};
 use crate::lines;
 use crate::node::{enter, join_rounds, open_log, output, set_no_new_privs, standing_still};
 use crate::plan::{Endpoint, LinkPlan, NetworkPlan, NodeBind, NodePlan};
@@ -35,7 +36,6 @@ use crate::protocol::NodeStatus;
 use crate::serve::{EmulatorServer, Port, SendTimes};
 use crate::steps::{ExecPolicy, LinkCount, Step};
 use crate::tap::{self, Tap};
-use crate::tcp_timers::{self, TcpTimers};
 use crate::timestamps::FrameTimestamps;
 use crate::topology::Isolation;
 use crate::NetworkRefusal;
@@ -218,7 +218,7 @@ fn emulate(
         plan: plan.clone(),
         emulator,
         ports,
-        timers: TcpTimers::of(state, plan),
+        timers: KernelTimers::of(state, plan),
         clock: owner.clock()?,
         clock_path: owner.clock_path(),
         listener,
@@ -394,7 +394,7 @@ fn set_up_namespaces(
         let tap = Tap::make(&wanted).with_context(|| format!("interface {}", end.interface))?;
         ports.push((StationId(number), Port { tap, end: end.clone(), refused: 0 }));
     }
-    tcp_timers::set_initial(plan.clock.rate_or_tdf());
+    kernel_timers::set_initial(plan.clock.rate_or_tdf());
     // A new namespace copies the settings of the host, which may forward packets for its own purposes.
     tap::set_sysctl("net.ipv4.ip_forward", "0").context("net.ipv4.ip_forward")?;
     for (key, value) in &node.sysctls {

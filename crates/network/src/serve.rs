@@ -23,6 +23,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use crate::capture::{self, CaptureDirection};
 use crate::emulator::{Emulator, LinkId, Side, StationId, SwitchKind};
+use crate::kernel_timers::KernelTimers;
 use crate::lateness::Histogram;
 use crate::mobility::Motion;
 use crate::plan::{directions_at, ChangePlan, NetworkPlan};
@@ -30,7 +31,6 @@ use crate::protocol::{
     DirectionStatus, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest, NetworkStatus,
     NodeStatus,
 };
-use crate::tcp_timers::TcpTimers;
 
 pub(crate) use clients::Port;
 use clients::{ConnectedClient, Receivers};
@@ -58,7 +58,7 @@ pub(crate) struct EmulatorServer {
     pub nodes: Vec<NodeStatus>,
     pub emulator: Emulator,
     pub ports: Vec<Port>,
-    pub timers: TcpTimers,
+    pub timers: KernelTimers,
     pub clock: Clock,
     pub clock_path: std::path::PathBuf,
     pub listener: UnixListener,
@@ -70,7 +70,7 @@ struct EventLoop {
     plan: NetworkPlan,
     nodes: Vec<NodeStatus>,
     emulator: Emulator,
-    timers: TcpTimers,
+    timers: KernelTimers,
     clock: Clock,
     started: VirtualInstant,
     rounds: Option<Rounds>,

@@ -1,7 +1,7 @@
-//! TCP's timers of nodes. The kernel keeps them in real time. This module makes them as long as their virtual durations take at the
-//! network's rate, and sets them anew when the rate changes.
+//! Timers of nodes that the kernel keeps in real time. This module makes them as long as their virtual durations take at the
+//! network's rate, and sets them anew when the rate changes: TCP's here, others by [`namespace_timers`].
 //!
-//! There are two ways, and neither can do all. Settings of a node's network namespace reach every socket that is made later, and
+//! For TCP's there are two ways, and neither can do all. Settings of a node's network namespace reach every socket that is made later, and
 //! can lengthen the least retransmission timeout to any length. A BPF program (`bpf/timers.bpf.c`) at the nodes' control groups
 //! sets the timeout of the first SYN, and reaches connections of listeners that existed before. It can also shorten the delay of
 //! acknowledgements. The program goes with the emulator's process, which holds it.
@@ -19,6 +19,7 @@ use lorentz_container::{Container, StateDir};
 use nix::sched::{setns, CloneFlags};
 
 use crate::directory::container_of;
+use crate::namespace_timers;
 use crate::plan::{NetworkPlan, NodePlan};
 use crate::tap;
 
@@ -95,7 +96,7 @@ impl TimerLengths {
     }
 }
 
-/// Which timers the topology file sets for a node. These are left alone.
+/// Which of TCP's timers the topology file sets for a node. These are left alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct OwnSettings {
     least: bool,
@@ -117,10 +118,11 @@ impl OwnSettings {
     }
 }
 
-/// Sets TCP's timers in the network namespace of this thread, at the start of a network at `rate`.
+/// Sets the timers in the network namespace of this thread, at the start of a network at `rate`.
 pub(crate) fn set_initial(rate: Rate) {
     if rate != Rate::ONE {
         apply(&TimerLengths::at(rate, tick()), OwnSettings { least: false, most: false });
+        namespace_timers::set(rate, |_| false);
     }
 }
 
@@ -138,16 +140,24 @@ fn tick() -> Span {
     found.map_or(DEFAULT_TICK, |tick| Span(tick.tv_sec() * NANOS_PER_SEC + tick.tv_nsec()))
 }
 
-/// TCP's timers of a network.
-pub(crate) struct TcpTimers {
+/// The kernel's timers of a network's nodes.
+pub(crate) struct KernelTimers {
     rate: Rate,
     tick: Span,
     namespace: Option<File>,
-    /// For each node, a descriptor of the process that supervises its program, which is in the node's namespace.
-    nodes: Vec<(OwnSettings, OwnedFd)>,
+    nodes: Vec<NodeTimers>,
     programs: Vec<TimerProgram>,
     /// The reason why some nodes have no BPF program; `None` if all have it.
     pub refused: Option<String>,
+}
+
+/// What is needed to set the timers of a node.
+struct NodeTimers {
+    own: OwnSettings,
+    /// The keys of the settings that the topology file gives.
+    sysctls: Vec<String>,
+    /// The process that supervises the node's program, which is in the node's namespace.
+    monitor: OwnedFd,
 }
 
 /// The BPF program for nodes that have the same settings of their own.
@@ -157,10 +167,10 @@ struct TimerProgram {
     links: Vec<Link>,
 }
 
-impl TcpTimers {
+impl KernelTimers {
     /// The timers of the nodes of `plan`, which must all exist.
-    pub fn of(state: &StateDir, plan: &NetworkPlan) -> TcpTimers {
-        let mut timers = TcpTimers {
+    pub fn of(state: &StateDir, plan: &NetworkPlan) -> KernelTimers {
+        let mut timers = KernelTimers {
             rate: plan.clock.rate_or_tdf(),
             tick: tick(),
             namespace: File::open("/proc/self/ns/net").ok(),
@@ -179,7 +189,8 @@ impl TcpTimers {
     fn add(&mut self, state: &StateDir, network: &str, node: &NodePlan) -> anyhow::Result<()> {
         let own = OwnSettings::of(node);
         let container = state.container(&container_of(network, &node.name))?;
-        self.nodes.push((own, monitor(&container)?));
+        let sysctls = node.sysctls.keys().cloned().collect();
+        self.nodes.push(NodeTimers { own, sysctls, monitor: monitor(&container)? });
         let group = container.cgroup().context("no control group of version 2 for it")?;
         let group = File::open(group.path())?;
         let at = match self.programs.iter().position(|program| program.own == own) {
@@ -197,7 +208,7 @@ impl TcpTimers {
         Ok(())
     }
 
-    /// Sets the timers for connections that are made from here on, by the rate of `segment`.
+    /// Sets the timers by the rate of `segment`; TCP's for connections that are made from here on.
     pub fn follow_rate(&mut self, segment: &Segment) {
         let Pace::Running(rate) = segment.pace else { return };
         if rate == self.rate {
@@ -211,10 +222,11 @@ impl TcpTimers {
             }
         }
         let Some(back) = &self.namespace else { return };
-        for (own, monitor) in &self.nodes {
+        for node in &self.nodes {
             // An error means that the process has ended, and is in no namespace.
-            if setns(monitor, CloneFlags::CLONE_NEWNET).is_ok() {
-                apply(&lengths, *own);
+            if setns(&node.monitor, CloneFlags::CLONE_NEWNET).is_ok() {
+                apply(&lengths, node.own);
+                namespace_timers::set(rate, |key| node.sysctls.iter().any(|own| own == key));
             }
         }
         // The thread was in this namespace a moment ago.
