@@ -56,9 +56,9 @@ def test_each_timer_is_as_long_as_its_virtual_length(pace: str, factor: float):
 
 
 def test_a_nodes_own_settings_stay():
-    own = "sysctls: {net.ipv4.neigh.eth0.retrans_time_ms: 777, net.ipv4.ipfrag_time: 11}"
+    own = "sysctls: {net.ipv4.neigh.eth0.retrans_time_ms: 800, net.ipv4.ipfrag_time: 11}"
     with Lab(f"tdf: 4\n{LINK}".replace("a: {}", f"a: {{{own}}}")) as lab:
         lorentz.ok("dilate", lab.name, "--tdf", "8")
         lab.wait_until(lambda: setting(lab, "ipv6/ip6frag_time") == 480, "the new rate")
-        assert setting(lab, "ipv4/neigh/eth0/retrans_time_ms") == 777
+        assert setting(lab, "ipv4/neigh/eth0/retrans_time_ms") == 800
         assert setting(lab, "ipv4/ipfrag_time") == 11
