@@ -85,7 +85,8 @@ def test_a_topology_of_containerlab():
     result = imported(SCENARIOS / "edge.clab.yml")
     topology = result["topology"]["topology"]
     nodes, links = topology["nodes"], topology["links"]
-    assert set(nodes) == {"left", "right", "br1"} and nodes["br1"]["kind"] == "switch"
+    nowhere = {"left-eth8-nowhere", "left-eth9-nowhere"}
+    assert set(nodes) == {"left", "right", "br1"} | nowhere and nodes["br1"]["kind"] == "switch"
     assert nodes["left"]["env"] == {"SITE": "north", "ROLE": "left"}
     assert nodes["left"]["exec"] == ["ip link show lo", "ip addr add 192.168.7.1/24 dev eth1"]
     assert nodes["left"]["sysctls"] == {"net.ipv4.ip_forward": "1"}
@@ -99,6 +100,14 @@ def test_a_topology_of_containerlab():
     for words in ("mgmt", "msgmax", "label owner", "cpu", "nokia_srlinux", "spine:e1", "host:"):
         assert words in rest
     assert "vars" in rest and len(result["left_out"]) == 8
+
+
+@pytest.mark.parametrize("setting", ["daemons: [ripd]", "extras: {frr: {daemons: [ripd]}}"])
+def test_a_router_of_containerlab_runs_the_daemons_that_it_names(setting, tmp_path):
+    file = tmp_path / "rip.clab.yml"
+    file.write_text(NODE % "frr" + f"      {setting}\n")
+    script = imported(file)["topology"]["topology"]["nodes"]["a"]["exec"][0]
+    assert "ripd" in script and "bgpd" not in script
 
 
 def test_a_scenario_of_kathara():
@@ -263,6 +272,12 @@ WRONG = {
         NODE % "frr" + "      extras:\n        frr:\n          daemons: [ospfd, sshd]\n",
         (7, 9),
         "daemon sshd: expected one of FRR's",
+    ),
+    "an unknown daemon of a node": (
+        "x.clab.yml",
+        NODE % "frr" + "      daemons: [ospfd, sshd]\n",
+        (6, 16),
+        "daemons: daemon sshd: expected one of FRR's",
     ),
     "no file of variables": (
         "x.clab.yml",

@@ -1,12 +1,15 @@
-//! containerlab's topologies: nodes of kind `linux`, `frr` and `bridge`.
+//! containerlab's topologies: nodes of kind `linux`, `frr`, `bridge` and `ovs-bridge`.
 
+mod commands;
 mod lab;
 mod link;
 mod node;
 mod variables;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+use serde_saphyr::Spanned;
 
 use super::draft::{Draft, Position, Read};
 use crate::topology;
@@ -32,11 +35,30 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
         let place = Place { folder, lab: &lab.name.value, node: name };
         is_there.insert(name.as_str(), node::read(draft, &lab.topology, place, own.as_ref())?);
     }
+    leave_networks_outside(draft);
     for link in &lab.topology.links {
         link::read(draft, link, &is_there)?;
     }
     draft.file.name = lab.name;
     Ok(())
+}
+
+/// Gives a network of its own to each node that shares one with a container that is not a node of the lab.
+fn leave_networks_outside(draft: &mut Draft) {
+    let names: BTreeSet<String> = draft.file.topology.nodes.keys().cloned().collect();
+    let mut outside = Vec::new();
+    for (name, node) in &mut draft.file.topology.nodes {
+        let is_outside = |of: &mut Spanned<String>| !names.contains(&of.value);
+        if let Some(of) = node.value.network_of.take_if(is_outside) {
+            let what = format!("node {name}: network-mode: container:{}: not a node", of.value);
+            let at = Position::from_location(of.defined);
+            node::forward(&mut node.value, at);
+            outside.push((at, what));
+        }
+    }
+    for (at, what) in outside {
+        draft.leave_out(at, format!("{what}, so its network is its own"));
+    }
 }
 
 /// Returns the place of the first expression of Go's templates.
