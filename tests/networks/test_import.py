@@ -102,6 +102,27 @@ def test_a_topology_of_containerlab():
     assert "vars" in rest and len(result["left_out"]) == 8
 
 
+TEMPLATE = """\
+name: two
+topology:
+  defaults: {kind: linux}
+  nodes:
+{{- range .hosts }}
+    {{ . }}:
+{{- end }}
+"""
+
+
+@pytest.mark.parametrize("ending", ["yaml", "yml", "json"])
+def test_a_template_has_the_variables_of_the_file_beside_it(ending, tmp_path):
+    file = tmp_path / "two.clab.gotmpl"
+    file.write_text(TEMPLATE)
+    (tmp_path / f"two.clab_vars.{ending}").write_text('{"hosts": ["north", "south"]}')
+    result = imported(file)
+    assert result["format"] == "containerlab"
+    assert set(result["topology"]["topology"]["nodes"]) == {"north", "south"}
+
+
 @pytest.mark.parametrize("setting", ["daemons: [ripd]", "extras: {frr: {daemons: [ripd]}}"])
 def test_a_router_of_containerlab_runs_the_daemons_that_it_names(setting, tmp_path):
     file = tmp_path / "rip.clab.yml"
@@ -254,7 +275,8 @@ WRONG = {
         (5, 7),
         "no node",
     ),
-    "a template": ("x.clab.yml", "# {{ no }}\nname: {{ .name }}\n", (2, 7), "a template"),
+    "a template": ("x.clab.yml", "name: x\ntopology: {{ no 1 }}\n", (2, 11), "function no: not"),
+    "an open template": ("x.clab.yml", "name: {{ if .a }}\n", (1, 7), "if: expected an end"),
     "no startup configuration": (
         "x.clab.yml",
         NODE % "frr" + "      startup-config: none/a.conf\n",

@@ -166,6 +166,7 @@ CLAB = {
     "frr": Sample(
         has=("ospf router-id 10.3.0.1", "vrrpd pathd; do if command", "all.forwarding': '1'")
     ),
+    "template": Sample(pings=("host1", "10.0.0.13"), has=("'mtu': 1400", "'lan:port2'")),
     "ovs-bridge": Sample(pings=A1, has=("'kind': 'switch'",)),
     "networks-of-others": Sample(
         ("container:cluster-control-plane: not a node",), ("side", "10.0.0.2"), ("'a:eth1', 'b:",)

@@ -4,11 +4,13 @@ mod commands;
 mod lab;
 mod link;
 mod node;
+mod template;
 mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::draft::{Draft, Position, Read};
@@ -17,10 +19,8 @@ use lab::Lab;
 use variables::Place;
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
-    if let Some(at) = template(text) {
-        return draft.error(at, "{{: a template, which containerlab fills in: expected a topology");
-    }
-    let text = variables::expand(text, &|name| std::env::var(name).ok());
+    let text = if is_template(text) { fill(draft, text)? } else { text.to_string() };
+    let text = variables::expand(&text, &|name| std::env::var(name).ok());
     let lab: Lab = topology::parse(&draft.name, &text)?;
     let file = std::path::absolute(&draft.name).unwrap_or_default();
     let folder = file.parent().unwrap_or(Path::new("/"));
@@ -61,11 +61,17 @@ fn leave_networks_outside(draft: &mut Draft) {
     }
 }
 
-/// Returns the place of the first expression of Go's templates.
-fn template(text: &str) -> Option<Position> {
-    let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim_start().starts_with('#'));
-    lines.into_iter().find_map(|(line, number)| {
-        let column = line.find("{{")? as u32 + 1;
-        Some(Position { line: number, column })
-    })
+/// Returns whether Go's templates have something to do outside of comments.
+fn is_template(text: &str) -> bool {
+    text.lines().any(|line| !line.trim_start().starts_with('#') && line.contains("{{"))
+}
+
+/// Fills a template in, with the variables of the file beside it.
+fn fill(draft: &Draft, text: &str) -> Read<String> {
+    let data = match template::variables_beside(Path::new(&draft.name)) {
+        Some((path, variables)) => topology::parse(&path, &variables)?,
+        None => Value::Null,
+    };
+    template::fill(text, data)
+        .or_else(|error| draft.error(error.at, format!("a template: {}", error.what)))
 }
