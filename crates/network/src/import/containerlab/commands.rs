@@ -4,6 +4,17 @@ use std::borrow::Cow;
 
 use crate::import::draft::words;
 
+/// Shells that wait at the terminal which containerlab gives a container. Nodes have none.
+const SHELLS: [&str; 6] = ["sh", "bash", "ash", "/bin/sh", "/bin/bash", "/bin/ash"];
+
+/// Returns the command of a container, which waits where it is a bare shell.
+pub(super) fn waiting(command: &str) -> &str {
+    match SHELLS.contains(&command.trim()) {
+        true => "sleep infinity",
+        false => command,
+    }
+}
+
 /// Returns the words of a command that starts a container.
 pub(super) fn arguments(command: &str) -> Vec<String> {
     let mut words = words(command);
@@ -95,6 +106,12 @@ mod tests {
         ] {
             assert_eq!(shell_line(line), line);
         }
+    }
+
+    #[test]
+    fn a_bare_shell_waits() {
+        assert_eq!(waiting("bash"), "sleep infinity");
+        assert_eq!(waiting("bash script.sh"), "bash script.sh");
     }
 
     #[test]

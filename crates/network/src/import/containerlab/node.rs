@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::commands::{arguments, shell_line};
+use super::commands::{arguments, shell_line, waiting};
 use super::lab::{text, Settings, Topology};
 use super::variables::Place;
 use crate::import::draft::{join_arguments, Draft, Position, Read};
@@ -177,8 +177,11 @@ fn read_setting(
             node.command = Some(NodeCommand::Words(arguments(&text(&first.value))))
         }
         "user" if has_image => node.user = Some(at.of(text(&first.value))),
-        "cmd" if has_image => node.args = arguments(&text(&first.value)),
-        "cmd" => node.command = Some(NodeCommand::Line(format!("exec {}", text(&first.value)))),
+        "cmd" if has_image => node.args = arguments(waiting(&text(&first.value))),
+        "cmd" => {
+            let line = format!("exec {}", waiting(&text(&first.value)));
+            node.command = Some(NodeCommand::Line(line));
+        }
         "network-mode" if shared.is_some() => node.network_of = shared.map(|other| at.of(other)),
         // No node is in the network of containerlab's management.
         "network-mode" if first.value == "none" => {}
