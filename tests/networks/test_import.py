@@ -85,7 +85,8 @@ def test_a_topology_of_containerlab():
     result = imported(SCENARIOS / "edge.clab.yml")
     topology = result["topology"]["topology"]
     nodes, links = topology["nodes"], topology["links"]
-    assert set(nodes) == {"left", "right", "br1"} and nodes["br1"]["kind"] == "switch"
+    nowhere = {"left-eth8-nowhere", "left-eth9-nowhere"}
+    assert set(nodes) == {"left", "right", "br1"} | nowhere and nodes["br1"]["kind"] == "switch"
     assert nodes["left"]["env"] == {"SITE": "north", "ROLE": "left"}
     assert nodes["left"]["exec"] == ["ip link show lo", "ip addr add 192.168.7.1/24 dev eth1"]
     assert nodes["left"]["sysctls"] == {"net.ipv4.ip_forward": "1"}
@@ -99,6 +100,35 @@ def test_a_topology_of_containerlab():
     for words in ("mgmt", "msgmax", "label owner", "cpu", "nokia_srlinux", "spine:e1", "host:"):
         assert words in rest
     assert "vars" in rest and len(result["left_out"]) == 8
+
+
+TEMPLATE = """\
+name: two
+topology:
+  defaults: {kind: linux}
+  nodes:
+{{- range .hosts }}
+    {{ . }}:
+{{- end }}
+"""
+
+
+@pytest.mark.parametrize("ending", ["yaml", "yml", "json"])
+def test_a_template_has_the_variables_of_the_file_beside_it(ending, tmp_path):
+    file = tmp_path / "two.clab.gotmpl"
+    file.write_text(TEMPLATE)
+    (tmp_path / f"two.clab_vars.{ending}").write_text('{"hosts": ["north", "south"]}')
+    result = imported(file)
+    assert result["format"] == "containerlab"
+    assert set(result["topology"]["topology"]["nodes"]) == {"north", "south"}
+
+
+@pytest.mark.parametrize("setting", ["daemons: [ripd]", "extras: {frr: {daemons: [ripd]}}"])
+def test_a_router_of_containerlab_runs_the_daemons_that_it_names(setting, tmp_path):
+    file = tmp_path / "rip.clab.yml"
+    file.write_text(NODE % "frr" + f"      {setting}\n")
+    script = imported(file)["topology"]["topology"]["nodes"]["a"]["exec"][0]
+    assert "ripd" in script and "bgpd" not in script
 
 
 def test_a_scenario_of_kathara():
@@ -245,7 +275,8 @@ WRONG = {
         (5, 7),
         "no node",
     ),
-    "a template": ("x.clab.yml", "# {{ no }}\nname: {{ .name }}\n", (2, 7), "a template"),
+    "a template": ("x.clab.yml", "name: x\ntopology: {{ no 1 }}\n", (2, 11), "function no: not"),
+    "an open template": ("x.clab.yml", "name: {{ if .a }}\n", (1, 7), "if: expected an end"),
     "no startup configuration": (
         "x.clab.yml",
         NODE % "frr" + "      startup-config: none/a.conf\n",
@@ -263,6 +294,12 @@ WRONG = {
         NODE % "frr" + "      extras:\n        frr:\n          daemons: [ospfd, sshd]\n",
         (7, 9),
         "daemon sshd: expected one of FRR's",
+    ),
+    "an unknown daemon of a node": (
+        "x.clab.yml",
+        NODE % "frr" + "      daemons: [ospfd, sshd]\n",
+        (6, 16),
+        "daemons: daemon sshd: expected one of FRR's",
     ),
     "no file of variables": (
         "x.clab.yml",

@@ -141,13 +141,19 @@ CLAB = {
     "defaults-kinds-groups": Sample(
         pings=A1, has=("'ROLE': 'server', 'SITE': 'north'", "{'SITE': 'north'}", "ip_forward")
     ),
-    "binds": Sample(),
+    "binds": Sample(("not-there.conf: not there",), has=("/binds.txt:/opt/note.txt:ro,O']",)),
     "command-and-env": Sample(),
     "management": Sample(("mgmt", "prefix", "mgmt-ipv4"), A1),
     "limits-and-ports": Sample(("ports", "memory", "cpu", "restart-policy"), A1),
-    "routers-of-vendors": Sample(("nokia_srlinux", "arista_ceos", "srl:e1-1", "srl:e1-2"), A1),
+    "routers-of-vendors": Sample(
+        ("nokia_srlinux", "arista_ceos", "so a:eth2 leads nowhere", "srl:e1-2"),
+        A1,
+        ("'a:eth2', 'a-eth2-nowhere:p0'",),
+    ),
     "links-to-the-host": Sample(
-        ("host:", "mgmt-net:", "macvlan:", "type vxlan"), A1, ("'a:dummy0', 'a-dummy0-nowhere:p0'",)
+        ("host:", "mgmt-net:", "macvlan:", "type vxlan"),
+        A1,
+        ("'a:dummy0', 'a-dummy0-nowhere:p0'", "'a:eth4', 'a-eth4-nowhere:p0'"),
     ),
     "shared-network": Sample(pings=("side", "10.0.0.2")),
     "netem": Sample(pings=A1, has=("'from': {'a:eth1': {'delay': '20ms'}}",)),
@@ -160,6 +166,12 @@ CLAB = {
     "frr": Sample(
         has=("ospf router-id 10.3.0.1", "vrrpd pathd; do if command", "all.forwarding': '1'")
     ),
+    "template": Sample(pings=("host1", "10.0.0.13"), has=("'mtu': 1400", "'lan:port2'")),
+    "ovs-bridge": Sample(pings=A1, has=("'kind': 'switch'",)),
+    "networks-of-others": Sample(
+        ("container:cluster-control-plane: not a node",), ("side", "10.0.0.2"), ("'a:eth1', 'b:",)
+    ),
+    "words-of-exec": Sample(pings=A1, has=("test '$LAB_SITE' '!=' north",)),
     "variables": Sample(
         ("bind /var/lib/volume",),
         A1,

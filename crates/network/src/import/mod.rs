@@ -61,7 +61,9 @@ impl Format {
         match () {
             () if ends(".xml") => Format::Core,
             () if ends(".imn") => Format::Imn,
-            () if ends(".clab.yml") || ends(".clab.yaml") => Format::Containerlab,
+            () if [".clab.yml", ".clab.yaml", ".clab.gotmpl"].into_iter().any(ends) => {
+                Format::Containerlab
+            }
             () if name == LAB_CONF => Format::Kathara,
             () => Format::Lorentz,
         }

@@ -47,6 +47,14 @@ impl End {
     fn node(&self) -> &str {
         self.name.split(':').next().unwrap_or_default()
     }
+
+    /// Moves it to the node whose network its own node shares.
+    fn move_to_network(&mut self, draft: &mut Draft) {
+        let of = draft.node(self.node()).and_then(|node| node.network_of.as_ref());
+        if let (Some(of), Some((_, interface))) = (of, self.name.split_once(':')) {
+            self.name = format!("{}:{interface}", of.value);
+        }
+    }
 }
 
 /// Reads a link. `is_there` tells for each node whether Lorentz has its kind.
@@ -60,23 +68,28 @@ pub(super) fn read(
         None | Some("veth") => {}
         Some("dummy") => return dummy(draft, at, of, is_there),
         Some(kind) => {
-            draft.leave_out(at, format!("link of type {kind}: expected veth or dummy"));
-            return Ok(());
+            let what = format!("link of type {kind}: expected veth or dummy");
+            let mut end = of.value.get("endpoint").and_then(|end| End::parse(&end.value));
+            end.iter_mut().for_each(|end| end.move_to_network(draft));
+            let end = end.filter(|end| is_there.get(end.node()) == Some(&true));
+            return leave_out(draft, at, what, end.into_iter().collect());
         }
     }
     let given = of.value.get("endpoints").and_then(|ends| ends.value.as_array());
     let ends: Vec<_> = given.into_iter().flatten().filter_map(End::parse).collect();
-    let Ok(ends) = <[End; 2]>::try_from(ends) else {
+    let Ok(mut ends) = <[End; 2]>::try_from(ends) else {
         return draft.error(at, "endpoints: expected two, NODE:INTERFACE each");
     };
+    ends.iter_mut().for_each(|end| end.move_to_network(draft));
     let is_out = |end: &End| {
         is_there.get(end.node()) == Some(&false)
             || OF_THE_HOST.iter().any(|start| end.name.starts_with(start))
     };
     if ends.iter().any(is_out) {
-        let [one, other] = ends.map(|end| end.name);
-        draft.leave_out(at, format!("link {one} - {other}: an end is not there"));
-        return Ok(());
+        let [one, other] = &ends;
+        let what = format!("link {} - {}: an end is not there", one.name, other.name);
+        let is_left = |end: &End| is_there.get(end.node()) == Some(&true);
+        return leave_out(draft, at, what, ends.into_iter().filter(is_left).collect());
     }
     for end in &ends {
         for other in &end.others {
@@ -142,13 +155,37 @@ fn dummy(
     of: &Spanned<Settings>,
     is_there: &BTreeMap<&str, bool>,
 ) -> Read<()> {
-    let Some(end) = of.value.get("endpoint").and_then(|end| End::parse(&end.value)) else {
+    let Some(mut end) = of.value.get("endpoint").and_then(|end| End::parse(&end.value)) else {
         return draft.error(at, "endpoint: expected a node and an interface");
     };
+    end.move_to_network(draft);
     if is_there.get(end.node()) == Some(&false) {
         draft.leave_out(at, format!("link {}: an end is not there", end.name));
         return Ok(());
     }
+    lead_nowhere(draft, at, end)
+}
+
+/// Leaves a link out. The interfaces of its ends that are there lead nowhere, so that commands can name them.
+fn leave_out(draft: &mut Draft, at: Position, what: String, ends: Vec<End>) -> Read<()> {
+    let has_link = |draft: &Draft, end: &End| {
+        let links = draft.file.topology.links.iter();
+        links.flat_map(|link| &link.value.endpoints).any(|one| one.value == end.name)
+    };
+    let mut rest = String::new();
+    for end in ends {
+        // A bridge needs no port that leads nowhere.
+        if !draft.is_switch(end.node()) && !has_link(draft, &end) {
+            rest += &format!(", so {} leads nowhere", end.name);
+            lead_nowhere(draft, at, end)?;
+        }
+    }
+    draft.leave_out(at, what + &rest);
+    Ok(())
+}
+
+/// Links an interface to a switch that has no other links.
+fn lead_nowhere(draft: &mut Draft, at: Position, end: End) -> Read<()> {
     let nowhere = format!("{}-nowhere", end.name.replace(':', "-"));
     draft.add_node(at, &nowhere, Node { kind: NodeKind::Switch, ..Node::default() })?;
     let other = End::parse(&Value::String(format!("{nowhere}:p0")));

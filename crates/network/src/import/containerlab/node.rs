@@ -6,9 +6,10 @@ use std::path::Path;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
+use super::commands::{arguments, shell_line, waiting};
 use super::lab::{text, Settings, Topology};
 use super::variables::Place;
-use crate::import::draft::{join_arguments, words, Draft, Position, Read};
+use crate::import::draft::{join_arguments, Draft, Position, Read};
 use crate::import::services::{frr, is_daemon};
 use crate::topology::{Node, NodeCommand, NodeKind};
 
@@ -45,13 +46,14 @@ pub(super) fn read(
     let none = Settings::new();
     let settings = settings(topology, own.map_or(&none, |own| &own.value));
     let kind = settings.get("kind").and_then(|all| all.first()?.value.as_str());
-    let node = match kind {
+    let kind = kind.map(str::to_lowercase);
+    let node = match kind.as_deref() {
         Some("linux") => {
             let shell = Some(at.of("bash".to_string()));
             container(draft, &place, &settings, Node { shell, ..Node::default() })?
         }
         Some("frr" | "frrouting") => router(draft, &place, at, &settings)?,
-        Some("bridge") => {
+        Some("bridge" | "ovs-bridge") => {
             // Settings for all nodes are settings for containers.
             let is_own = |key: &str| own.is_some_and(|own| own.value.contains_key(key));
             bridge(draft, place.node, at, settings.into_iter().filter(|(key, _)| is_own(key)))
@@ -59,7 +61,7 @@ pub(super) fn read(
         other => {
             let kind = other.unwrap_or("none");
             let what = format!("node {} of kind {kind}, and its links", place.node);
-            draft.leave_out(at, format!("{what}: expected linux, frr or bridge"));
+            draft.leave_out(at, format!("{what}: expected linux, frr, bridge or ovs-bridge"));
             return Ok(false);
         }
     };
@@ -100,11 +102,15 @@ fn container(
     }
     join_arguments(&mut node);
     if let (None, Some(kind)) = (&node.network_of, first(settings, "kind")) {
-        // Docker's host forwards packets, and containers have its settings.
-        let forwards = || Position::from_location(kind.defined).of("1".to_string());
-        node.sysctls.entry("net.ipv4.ip_forward".into()).or_insert_with(forwards);
+        forward(&mut node, Position::from_location(kind.defined));
     }
     Ok(node)
+}
+
+/// Has a node forward packets unless it says otherwise: Docker's host does, and containers have its settings.
+pub(super) fn forward(node: &mut Node, at: Position) {
+    let forwards = || at.of("1".to_string());
+    node.sysctls.entry("net.ipv4.ip_forward".into()).or_insert_with(forwards);
 }
 
 /// Reads a node of kind `frr`: its startup configuration is FRR's, and FRR starts.
@@ -114,7 +120,9 @@ fn router(draft: &mut Draft, place: &Place, at: Position, settings: &NodeSetting
         None => "frr defaults traditional".to_string(),
     };
     let daemons = daemons(draft, settings)?;
-    let is_own = |key: &str| ["startup-config", "enforce-startup-config", "extras"].contains(&key);
+    let is_own = |key: &str| {
+        ["startup-config", "enforce-startup-config", "extras", "daemons"].contains(&key)
+    };
     let others = settings.iter().filter(|(key, _)| !is_own(key));
     let others = others.map(|(key, values)| (*key, values.clone())).collect();
     let mut node = container(draft, place, &others, Node::default())?;
@@ -130,14 +138,18 @@ fn router(draft: &mut Draft, place: &Place, at: Position, settings: &NodeSetting
     Ok(node)
 }
 
-/// The daemons that the node names, if it names some.
+/// The daemons that the node names, if it names some: by `daemons`, or by `extras` as in earlier releases.
 fn daemons(draft: &Draft, settings: &NodeSettings) -> Read<Option<Vec<String>>> {
-    let Some(extras) = first(settings, "extras") else { return Ok(None) };
-    let given = extras.value.pointer("/frr/daemons").and_then(Value::as_array);
-    let daemons = given.map(|list| list.iter().map(text).collect::<Vec<String>>());
+    let (key, given, list) = match (first(settings, "daemons"), first(settings, "extras")) {
+        (Some(given), _) => ("daemons", given, Some(&given.value)),
+        (None, Some(given)) => ("extras", given, given.value.pointer("/frr/daemons")),
+        (None, None) => return Ok(None),
+    };
+    let list = list.and_then(Value::as_array);
+    let daemons = list.map(|list| list.iter().map(text).collect::<Vec<String>>());
     if let Some(other) = daemons.iter().flatten().find(|one| !is_daemon(one)) {
-        let at = Position::from_location(extras.defined);
-        return draft.error(at, format!("extras: daemon {other}: expected one of FRR's, as ospfd"));
+        let at = Position::from_location(given.defined);
+        return draft.error(at, format!("{key}: daemon {other}: expected one of FRR's, as ospfd"));
     }
     Ok(daemons)
 }
@@ -162,18 +174,21 @@ fn read_setting(
         "kind" | "group" | "image" => {}
         // Its arguments are known when all keys are read.
         "entrypoint" if has_image => {
-            node.command = Some(NodeCommand::Words(words(&text(&first.value))))
+            node.command = Some(NodeCommand::Words(arguments(&text(&first.value))))
         }
         "user" if has_image => node.user = Some(at.of(text(&first.value))),
-        "cmd" if has_image => node.args = words(&text(&first.value)),
-        "cmd" => node.command = Some(NodeCommand::Line(format!("exec {}", text(&first.value)))),
+        "cmd" if has_image => node.args = arguments(waiting(&text(&first.value))),
+        "cmd" => {
+            let line = format!("exec {}", waiting(&text(&first.value)));
+            node.command = Some(NodeCommand::Line(line));
+        }
         "network-mode" if shared.is_some() => node.network_of = shared.map(|other| at.of(other)),
         // No node is in the network of containerlab's management.
         "network-mode" if first.value == "none" => {}
         // The settings for all nodes come before a node's own.
         "exec" => {
             for (at, line) in lists(values) {
-                node.exec.push(at.of(place.expand(&text(line))));
+                node.exec.push(at.of(shell_line(&place.expand(&text(line)))));
             }
         }
         "binds" => {
@@ -220,16 +235,26 @@ fn maps<'a>(
     })
 }
 
+/// Binds a file or directory of the host. One of a node comes before one of all nodes with the same target.
 fn binds(draft: &mut Draft, place: &Place, node: &mut Node, at: Position, bind: &str) {
-    let Some((source, target)) = bind.split_once(':') else {
-        let what = format!("node {}: bind {bind}: a volume without a source", place.node);
+    let name = place.node;
+    let mut parts = bind.splitn(3, ':');
+    let (Some(source), Some(target)) = (parts.next(), parts.next()) else {
+        let what = format!("node {name}: bind {bind}: a volume without a source");
         return draft.leave_out(at, format!("{what}, the node's own layer takes its files"));
     };
-    // A node's changes to a bind end with the node, although containerlab lets it write to the host.
-    let options = if target.ends_with(":ro") { ",O" } else { ":O" };
-    let target = target.trim_end_matches(":rw");
     let source = place.path(source);
-    node.binds.push(at.of(format!("{}:{target}{options}", source.display())));
+    if !source.exists() {
+        let what = format!("node {name}: bind {bind}: {}: not there", source.display());
+        return draft.leave_out(at, what);
+    }
+    // A node's changes to a bind end with the node, although containerlab lets it write to the host.
+    let is_read_only = parts.next().is_some_and(|all| all.split(',').any(|one| one == "ro"));
+    let options = if is_read_only { ":ro,O" } else { ":O" };
+    let made = at.of(format!("{}:{target}{options}", source.display()));
+    let has_target = |one: &Spanned<String>| one.value.split(':').nth(1) == Some(target);
+    node.binds.retain(|one| !has_target(one));
+    node.binds.push(made);
 }
 
 fn env(draft: &mut Draft, name: &str, node: &mut Node, values: &[&Spanned<Value>]) {
@@ -295,7 +320,9 @@ fn stages(draft: &mut Draft, place: &Place, node: &mut Node, stages: &Spanned<Va
             for command in commands {
                 let part = |key: &str| command.get(key).map(text).unwrap_or_default();
                 match part("target").as_str() {
-                    "" | "container" => lines.push(at.of(place.expand(&part("command")))),
+                    "" | "container" => {
+                        lines.push(at.of(shell_line(&place.expand(&part("command")))));
+                    }
                     _ => draft.leave_out(
                         at,
                         format!(
