@@ -468,9 +468,26 @@ pub(crate) fn without_layer(bind: &str) -> (&str, bool) {
 }
 
 impl TopologyFile {
-    /// Removes all images: nodes run the programs of the host's files.
+    /// Removes all images: nodes run the programs of the host's files. A node waits where the command for its image is not there.
     pub fn ignore_images(&mut self) {
-        self.topology.nodes.values_mut().for_each(|node| node.value.image = None);
+        for node in self.topology.nodes.values_mut().map(|node| &mut node.value) {
+            let had_image = node.image.take().is_some();
+            let words = match &node.command {
+                _ if !had_image => continue,
+                Some(NodeCommand::Words(words)) => words.clone(),
+                Some(NodeCommand::Line(_)) => continue,
+                None => std::mem::take(&mut node.args),
+            };
+            let joined = |words: &[String]| shlex::try_join(words.iter().map(String::as_str)).ok();
+            let Some((program, line)) = joined(&words[..words.len().min(1)]).zip(joined(&words))
+            else {
+                continue;
+            };
+            if !program.is_empty() {
+                let run = format!("command -v -- {program} >/dev/null && exec {line}");
+                node.command = Some(NodeCommand::Line(format!("{run}; exec sleep infinity")));
+            }
+        }
     }
 
     /// Gives nodes without an image or root file system of their own the root file system `root`.
