@@ -49,6 +49,19 @@ class Topo:
         self._links.append(said)
         return said
 
+    # Names of Mininet 1.
+    add_host, add_switch, add_link = addHost, addSwitch, addLink
+
+    def removeLink(self, said: dict) -> None:
+        self._links = [one for one in self._links if one is not said]
+
+    def removeNode(self, name: str) -> None:
+        del self._info[name]
+
+    def firstPort(self, name: str, port: int) -> None:
+        """Sets the number of a node's first interface, where links give none."""
+        self._ports.setdefault(name, port)
+
     def _port(self, node: str, given: int | None) -> int:
         port = self._ports.get(node, int(self.isSwitch(node))) if given is None else given
         self._ports[node] = max(self._ports.get(node, 0), port + 1)
