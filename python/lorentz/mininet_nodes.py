@@ -150,6 +150,12 @@ class Node:
             self.params["ip"] = address
             return ""
         at.ip = address
+        is_switch = isinstance(self, Switch) and not self.is_router
+        if at.said and not is_switch and not any(at.name in line for line in self.lines):
+            # It has the address from the start: commands of other nodes may come first.
+            params = at.said.get(f"params{at.number}") or {}
+            at.said[f"params{at.number}"] = {**params, "ip": address}
+            return ""
         return self.cmd(
             f"ip address flush dev {at} scope global; ip address add {address} dev {at}"
         )

@@ -323,6 +323,8 @@ class Mininet:
             said = self.topo.nodeInfo(node.name)
             if self is Mininet.loose and _is_made_a_switch(node):
                 said["isSwitch"] = True
+                for intf in node.intfList():
+                    (intf.said.get(f"params{intf.number}") or {}).pop("ip", None)
                 continue
             if node.is_stray:
                 # Nobody gives it an address but its own commands.

@@ -14,6 +14,7 @@ Link(h1, switch)
 h2.linkTo(switch)
 h1.setIP("10.0.0.1/24")
 h2.setIP("10.0.0.2/24")
+switch.setIP("10.0.0.3/24")
 switch.cmd("ovs-vsctl add-br dp0")
 for intf in switch.intfs.values():
     switch.cmd("ovs-vsctl add-port dp0", intf)
