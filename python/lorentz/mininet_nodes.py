@@ -15,9 +15,9 @@ _OUTPUT = ("monitor", "write", "sendInt", "stdout", "stdin", "shell", "pollOut",
 
 
 def line_of(words: tuple[object, ...]) -> str:
-    """Joins the words of a command; lists among them too."""
+    """Joins the words of a command; lists among them too. Nodes are root's, without sudo too."""
     flat = [one for word in words for one in (word if isinstance(word, list | tuple) else [word])]
-    return " ".join(str(word) for word in flat if word is not None)
+    return re.sub(r"^sudo\s+(?!-)", "", " ".join(str(word) for word in flat if word is not None))
 
 
 class Intf:

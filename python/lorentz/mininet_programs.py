@@ -84,7 +84,7 @@ class _Attempt:
             "__file__": str(path),
             **(python2.names() if self._python2 else {}),
         }
-        stand_ins.Mininet.started = stand_ins.Mininet.loose = None
+        stand_ins.Mininet.started = stand_ins.Mininet.built = stand_ins.Mininet.loose = None
         failed: BaseException | None = None
         with (
             _instead_of_mininet(path, self.arguments, self.absent),
@@ -97,7 +97,10 @@ class _Attempt:
                 net = finished.net
             except (Exception, SystemExit) as error:
                 failed = None if isinstance(error, SystemExit) and not error.code else error
-            net = net or stand_ins.Mininet.started or stand_ins.Mininet.loose
+            made = stand_ins.Mininet
+            net = net or made.started or made.loose
+            if net is None and failed is None and name is None and "topos" not in scope:
+                net = made.built
             if net is None:
                 net = _of_topos(path, scope, name, failed)
             elif isinstance(failed, Exception):

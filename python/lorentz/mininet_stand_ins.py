@@ -66,6 +66,8 @@ class Mininet:
 
     #: The first network that the program has started.
     started: Mininet | None = None
+    #: The first network that the program has built, if it has started none.
+    built: Mininet | None = None
     #: The network of nodes that the program has linked without a Mininet.
     loose: Mininet | None = None
 
@@ -118,6 +120,7 @@ class Mininet:
             if type(node).config is not Node.config:
                 self._call(node, node.config, node.params)
         self._configured = True
+        Mininet.built = Mininet.built or self
 
     def _call(self, node: Node, method: Callable, params: dict, *words: object) -> None:
         """Has a class of the program configure a node."""

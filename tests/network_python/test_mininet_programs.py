@@ -333,6 +333,30 @@ def test_topos_are_read_where_the_rest_of_a_program_fails(tmp_path):
     assert network.left_out == [failed]
 
 
+def test_topologies_that_mininet_has(tmp_path):
+    file = tmp_path / "shapes.py"
+    file.write_text(
+        "from mininet.topo import SingleSwitchReversedTopo\n"
+        "from mininet.topolib import TorusTopo\n"
+        "topos = {'torus': TorusTopo, 'reversed': SingleSwitchReversedTopo}\n"
+    )
+    torus = Network.from_mininet_program(file, topo="torus,3,3,2").topology["topology"]
+    assert len(torus["nodes"]) == 27 and {"h1x1x1", "h3x3x2"} < set(torus["nodes"])
+    ends = Network.from_mininet_program(file, topo="reversed,3").topology["topology"]["links"]
+    assert [link["endpoints"][1] for link in ends] == ["s1:s1-eth3", "s1:s1-eth2", "s1:s1-eth1"]
+
+
+def test_a_network_that_is_built_and_not_started_counts(tmp_path):
+    file = tmp_path / "built.py"
+    file.write_text(
+        "from mininet.net import Mininet\nfrom mininet.topo import SingleSwitchTopo\n"
+        "net = Mininet(SingleSwitchTopo(2), build=False)\nnet.build()\n"
+        "net['h1'].cmd('sudo true')\n"
+    )
+    nodes = Network.from_mininet_program(file).topology["topology"]["nodes"]
+    assert set(nodes) == {"h1", "h2", "s1"} and nodes["h1"]["exec"] == ["true"]
+
+
 def test_links_and_nodes_are_taken_away(tmp_path):
     file = tmp_path / "less.py"
     file.write_text(
