@@ -95,7 +95,7 @@ class _Ended:
         is_text = any(options.get(key) for key in ("text", "universal_newlines", "encoding"))
         self._nothing = "" if is_text else b""
         self.stdin = io.StringIO() if is_text else io.BytesIO()
-        # What the host shows of a running network ends the program.
+        # Output of the host that shows a running network ends the program.
         net = stand_ins.Mininet.started
         empty = io.StringIO() if is_text else io.BytesIO()
         self.stdout = self.stderr = Running(net) if net else empty
