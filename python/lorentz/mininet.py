@@ -40,7 +40,7 @@ def build(network: Network, topo: object) -> None:
         addresses[host] = _address(said.pop("ip", ""), number)
         if mac := said.pop("mac", None):
             macs[host] = mac
-        exec = [*_private_directories(host, said), *said.pop("exec", ())]
+        exec = [*_private_directories(host, said, is_private), *said.pop("exec", ())]
         sysctls = _class(network, host, said, exec)
         if route := said.pop("defaultRoute", None):
             way = route if " " in route else f"dev {route}"
@@ -88,11 +88,14 @@ def _class(network: Network, host: str, said: dict, exec: list[str]) -> dict[str
     return {}
 
 
-def _private_directories(host: str, said: dict) -> list[str]:
+def _private_directories(host: str, said: dict, is_private: bool) -> list[str]:
     """Takes the directories that a host has for itself. Returns the lines that mount them."""
     lines = []
     for one in said.pop("privateDirs", None) or []:
-        if isinstance(one, str):
+        if is_private:
+            # A private node has all files for itself.
+            lines.append(f"mkdir -p {one if isinstance(one, str) else one[0]}")
+        elif isinstance(one, str):
             lines.append(f"mkdir -p {one} && mount -n -t tmpfs tmpfs {one}")
         else:
             target, source = one[0], one[1] % {**said, "name": host}

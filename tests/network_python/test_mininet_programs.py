@@ -260,6 +260,12 @@ def test_mounts_of_a_node_do_not_reach_the_host(tmp_path):
         assert list(folder.iterdir()) == []
 
 
+def test_a_private_node_has_all_directories_for_itself():
+    network = Network.from_mininet_program(PROGRAMS / "private-directories.py", isolation="private")
+    nodes = network.topology["topology"]["nodes"]
+    assert nodes["h1"] == {"exec": ["mkdir -p /var/log"]} and network.left_out == []
+
+
 def test_arguments_reach_a_program_and_its_topos(tmp_path):
     file = tmp_path / "arguments.py"
     file.write_text(
