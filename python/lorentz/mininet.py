@@ -18,6 +18,13 @@ _MEANS |= {"txo", "txo1", "txo2", "rxo", "rxo1", "rxo2", "gro", "intf", "isSwitc
 
 #: Options of a switch that tell how OpenFlow reaches it. Lorentz's switches learn by themselves.
 _OF_SWITCHES = {"dpid", "protocols", "failMode", "datapath", "listenPort", "reconnectms", "batch"}
+#: A line that changes its shell, or tells its jobs apart.
+_IN_ONE_SHELL = re.compile(
+    r"(^|[;&|]\s*)(cd|export|source|\.|alias|umask|ulimit|unset|set)\s|\$!"
+    r"|\b(kill|wait|fg|disown)\s+(-\S+\s+)?%"
+)
+#: Classes of hosts that configure nothing.
+_PLAIN = ("Host", "Node", "CPULimitedHost", "Docker")
 _FORWARDING = {"net.ipv4.ip_forward": 1, "net.ipv6.conf.all.forwarding": 1}
 
 
@@ -26,19 +33,24 @@ def build(network: Network, topo: object) -> None:
     addresses: dict[str, str | None] = {}
     macs: dict[str, str] = {}
     links = list(topo.links(withInfo=True))
+    is_private = network.topology.get("isolation") == "private"
     for number, host in enumerate(topo.hosts(), start=1):
         said = dict(topo.nodeInfo(host))
         # Mininet gives a host whose ip is None no address.
         addresses[host] = _address(said.pop("ip", ""), number)
         if mac := said.pop("mac", None):
             macs[host] = mac
-        exec = list(said.pop("exec", ()))
+        exec = [*_private_directories(host, said, is_private), *said.pop("exec", ())]
         sysctls = _class(network, host, said, exec)
         if route := said.pop("defaultRoute", None):
             way = route if " " in route else f"dev {route}"
             exec.insert(0, f"ip route replace default {way}")
+        options = {**_image(said), **_shell(exec)}
         _leave_out(network, host, said)
-        network.node(host, sysctls=sysctls, exec=exec)
+        if any(re.search(r"\bmount\b", line) for line in exec) and not is_private:
+            # With a bind a node has mounts of its own, as a node of Mininet has.
+            options.setdefault("binds", []).append("/dev/null:/dev/null")
+        network.node(host, sysctls=sysctls, **{"exec": exec, **options})
     switches = list(topo.switches())
     has_loop = _has_loop(switches, [(a, b) for a, b, _ in links])
     for switch in switches:
@@ -68,12 +80,48 @@ def _class(network: Network, host: str, said: dict, exec: list[str]) -> dict[str
         masquerade = "iptables -t nat -A POSTROUTING"
         exec.append(f"{masquerade} -s {subnet} ! -d {subnet} -j MASQUERADE")
         return dict(_FORWARDING)
-    if cls is None or getattr(cls, "__name__", "") in ("Host", "Node", "CPULimitedHost"):
+    if cls is None or getattr(cls, "__name__", "") in _PLAIN:
         return {}
     if _forwards(cls):
         return dict(_FORWARDING)
     network.left_out.append(f"{host}: cls={getattr(cls, '__name__', cls)}")
     return {}
+
+
+def _private_directories(host: str, said: dict, is_private: bool) -> list[str]:
+    """Takes the directories that a host has for itself. Returns the lines that mount them."""
+    lines = []
+    for one in said.pop("privateDirs", None) or []:
+        if is_private:
+            # A private node has all files for itself.
+            lines.append(f"mkdir -p {one if isinstance(one, str) else one[0]}")
+        elif isinstance(one, str):
+            lines.append(f"mkdir -p {one} && mount -n -t tmpfs tmpfs {one}")
+        else:
+            target, source = one[0], one[1] % {**said, "name": host}
+            lines.append(f"mkdir -p {source} {target} && mount --bind {source} {target}")
+    return lines
+
+
+def _shell(exec: list[str]) -> dict:
+    """Returns options of a node whose lines need one shell for all, as Mininet has; else none."""
+    if not any(_IN_ONE_SHELL.search(line) for line in exec):
+        return {}
+    return {"exec": ["\n".join(exec)], "shell": "bash"}
+
+
+def _image(said: dict) -> dict:
+    """Takes the parameters of a container of Containernet. Returns options of a node."""
+    if not (image := said.pop("dimage", None)):
+        return {}
+    options: dict = {"image": image}
+    if command := said.pop("dcmd", None):
+        options["command"] = command
+    if env := said.pop("environment", None):
+        options["env"] = {key: str(value) for key, value in env.items()}
+    if volumes := said.pop("volumes", None):
+        options["binds"] = [one.removesuffix(":rw") for one in volumes]
+    return options
 
 
 def _is_nat(cls: object) -> bool:

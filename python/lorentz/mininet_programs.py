@@ -1,5 +1,5 @@
 """Reads programs that use Mininet, without Mininet: they run against stand-ins that note what they
-build. Nothing is made, and no command of theirs for a node runs meanwhile.
+build. Nothing is made, and no command of theirs for a node or for the host runs meanwhile.
 
 A program ends at the first call that needs a running network, such as `CLI(net)` or
 `net.pingAll()`. Earlier commands for a node become the node's lines of `exec`.
@@ -7,62 +7,148 @@ A program ends at the first call that needs a running network, such as `CLI(net)
 
 from __future__ import annotations
 
-import functools
 import sys
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from lorentz import mininet_host as host
+from lorentz import mininet_modules as modules
+from lorentz import mininet_python2 as python2
 from lorentz import mininet_stand_ins as stand_ins
 from lorentz import mininet_topologies as topologies
 from lorentz._native import WrongInputError
 
 
-def read(path: str | Path, name: str | None = None) -> tuple[object, list[str]]:
+def read(
+    path: str | Path, name: str | None = None, arguments: Sequence[str] = ()
+) -> tuple[object, list[str]]:
     """Runs the program at `path` until it uses its network.
 
     Returns its topology, as `Network.from_mininet` takes it, and what of it is left out. `name`:
-    that of one of its `topos`, as `mn --custom FILE --topo NAME` has it; default: the network that
-    the program starts, else the first of its `topos`, else its only class of topologies. Raises
-    WrongInputError if there is none.
+    that of one of its `topos` with its arguments, as in `mn --custom FILE --topo NAME,4,bw=10`;
+    default: the network that the program starts, else the first of its `topos`, else its only class
+    of topologies. `arguments`: those of the program. A program that fails as one in Python 2 would
+    is read as such. Raises WrongInputError if there is no network.
     """
     path = Path(path)
-    modules = _stand_ins()
-    before = {key: value for key, value in sys.modules.items() if key.split(".")[0] == "mininet"}
+    attempt = _Attempt(path, name, arguments)
+    of_a_module: WrongInputError | None = None
+    while True:
+        try:
+            topo, left_out = attempt.read()
+        except WrongInputError as error:
+            if not attempt.adapt(error.__cause__):
+                # Where a module matters, what follows without it says little.
+                is_exit = isinstance(error.__cause__, SystemExit)
+                if is_exit or of_a_module is None:
+                    raise
+                raise of_a_module from error
+            if isinstance(error.__cause__, ModuleNotFoundError):
+                of_a_module = of_a_module or error
+        else:
+            if of_a_module and not topo.nodes():
+                raise of_a_module
+            absent = sorted(attempt.absent)
+            return topo, [*left_out, *(f"the module {one}: not installed" for one in absent)]
+
+
+class _Attempt:
+    """How a program is read: with or without the meaning of Python 2, and of absent modules."""
+
+    def __init__(self, path: Path, name: str | None, arguments: Sequence[str]) -> None:
+        self.path, self.name, self.arguments = path, name, arguments
+        #: Modules that are not installed. The program sees such whose names do nothing.
+        self.absent: set[str] = set()
+        self._python2: types.CodeType | None = None
+
+    def adapt(self, error: BaseException | None) -> bool:
+        """Has the next attempt avoid an error. Returns False if it cannot."""
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            name = error.name.split(".")[0]
+            if name in self.absent or name == "mininet":
+                return False
+            self.absent.add(name)
+            return True
+        if self._python2 is None and python2.is_cause(error):
+            self._python2 = python2.compiled(self.path)
+            return self._python2 is not None
+        return False
+
+    def read(self) -> tuple[topologies.Topo, list[str]]:
+        name, path = self.name, self.path
+        scope: dict = {
+            "__name__": "mininet_program" if name else "__main__",
+            "__file__": str(path),
+            **(python2.names() if self._python2 else {}),
+        }
+        stand_ins.Mininet.started = stand_ins.Mininet.built = stand_ins.Mininet.loose = None
+        failed: BaseException | None = None
+        with (
+            _instead_of_mininet(path, self.arguments, self.absent),
+            host.instead_of_the_host() as commands,
+        ):
+            net = None
+            try:
+                exec(self._python2 or compile(path.read_text(), str(path), "exec"), scope)
+            except stand_ins.Finished as finished:
+                net = finished.net
+            except (Exception, SystemExit) as error:
+                failed = None if isinstance(error, SystemExit) and not error.code else error
+            made = stand_ins.Mininet
+            net = net or made.started or made.loose
+            if net is None and failed is None and name is None and "topos" not in scope:
+                net = made.built
+            if net is None:
+                net = _of_topos(path, scope, name, failed)
+            elif isinstance(failed, Exception):
+                # It has gone on with what a stand-in gave it.
+                net.left_out.append(f"the program from here on: {_wrong(path, failed)}")
+            topo = net.as_topo()
+        left_out = [f"the host: {line}: does not run" for line in commands]
+        return topo, net.left_out + left_out
+
+
+@contextmanager
+def _instead_of_mininet(path: Path, arguments: Sequence[str], absent: set[str]) -> Iterator[None]:
+    """Has `mininet` be the stand-ins, and the program's folder be in the path of modules."""
+    before = dict(sys.modules)
     argv, folders = sys.argv, list(sys.path)
-    for key in before:
+    finder = modules.AbsentModules(absent)
+    sys.meta_path.append(finder)
+    for key in [key for key in before if key.split(".")[0] == "mininet"]:
         del sys.modules[key]
-    sys.modules.update(modules)
-    sys.argv = [str(path)]
+    sys.modules.update(modules.stand_ins_of_modules(path.parent))
+    sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.parent))
-    stand_ins.Mininet.started = None
-    scope: dict = {"__name__": "mininet_program" if name else "__main__", "__file__": str(path)}
     try:
-        exec(compile(path.read_text(), str(path), "exec"), scope)
-    except stand_ins.Finished as finished:
-        return finished.net.as_topo(), finished.net.left_out
-    except SystemExit:
-        pass
-    except Exception as error:
-        if stand_ins.Mininet.started is None:
-            raise _wrong(path, error) from error
-        # It has gone on with what a stand-in gave it.
-        stand_ins.Mininet.started.left_out.append(
-            f"the program from here on: {_wrong(path, error)}"
-        )
+        yield
     finally:
+        sys.meta_path.remove(finder)
         sys.argv, sys.path[:] = argv, folders
-        for key in [key for key in sys.modules if key.split(".")[0] == "mininet"]:
-            del sys.modules[key]
-        sys.modules.update(before)
-    if net := stand_ins.Mininet.started:
-        return net.as_topo(), net.left_out
-    return _of_topos(path, scope, name)
+        # Another program may have other modules of the same names beside it.
+        for key, module in list(sys.modules.items()):
+            own = key not in before and _is_below(module, path)
+            if own or key.split(".")[0] in {"mininet", *absent}:
+                del sys.modules[key]
+        sys.modules.update({key: before[key] for key in before if key not in sys.modules})
 
 
-def _of_topos(path: Path, scope: dict, name: str | None) -> tuple[object, list[str]]:
+def _is_below(module: types.ModuleType, path: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return bool(file) and Path(file).resolve().is_relative_to(path.parent.resolve())
+
+
+def _of_topos(
+    path: Path, scope: dict, name: str | None, failed: BaseException | None
+) -> stand_ins.Mininet:
+    """Returns the network of one of the program's `topos`, or of its class of topologies."""
     topos = dict(scope.get("topos", {}))
+    if isinstance(failed, Exception) and not topos:
+        raise _wrong(path, failed) from failed
+    name, positional, named = _arguments(name)
     if name is not None and name not in topos:
         known = ", ".join(topos) or "none"
         raise WrongInputError(
@@ -76,18 +162,39 @@ def _of_topos(path: Path, scope: dict, name: str | None) -> tuple[object, list[s
         and one not in topologies.CLASSES
     ]
     found = [topos[name]] if name is not None else [*topos.values(), *classes]
+    if not found and failed is not None:
+        raise WrongInputError(f"{_wrong(path, failed)}: it may expect arguments") from failed
     if not found:
         what = "expected a program that starts a network of Mininet, or has topos"
         raise WrongInputError(f"{path}:1:1: {what}")
     try:
-        topo = found[0]()
+        topo = found[0](*positional, **named)
+        net = stand_ins.Mininet(topo=topo)
     except Exception as error:
         raise _wrong(path, error) from error
-    net = stand_ins.Mininet(topo=topo)
-    return net.as_topo(), net.left_out
+    if isinstance(failed, Exception):
+        net.left_out.append(f"the rest of the program: {_wrong(path, failed)}")
+    return net
 
 
-def _wrong(path: Path, error: Exception) -> WrongInputError:
+def _arguments(name: str | None) -> tuple[str | None, list, dict]:
+    """Takes NAME,4,bw=10 apart."""
+    first, *rest = name.split(",") if name else [None]
+    named = dict(one.split("=", 1) for one in rest if "=" in one)
+    positional = [_number(one) for one in rest if "=" not in one]
+    return first, positional, {key: _number(value) for key, value in named.items()}
+
+
+def _number(text: str) -> object:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _wrong(path: Path, error: BaseException) -> WrongInputError:
     """Returns the error of a program, with the last place of it that led there."""
     own = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == str(path)]
     if own:
@@ -96,50 +203,3 @@ def _wrong(path: Path, error: Exception) -> WrongInputError:
     else:
         at = (getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 1)
     return WrongInputError(f"{path}:{at[0]}:{at[1]}: {type(error).__name__}: {error}")
-
-
-#: Names in Mininet's modules that have a stand-in. All other names do nothing.
-_SWITCHES = ("OVSSwitch", "OVSKernelSwitch", "OVSBridge", "UserSwitch", "IVSSwitch", "LinuxBridge")
-_CONTROLLERS = ("OVSController", "DefaultController", "NullController", "RemoteController", "Ryu")
-_LINKS = ("Link", "TCLink", "TCULink", "OVSLink")
-_MODULES = ("topo", "topolib", "net", "node", "nodelib", "link", "cli", "log", "util", "clean")
-_NAMES: dict[str, object] = {
-    **{cls.__name__: cls for cls in stand_ins.CLASSES},
-    **{cls.__name__: cls for cls in topologies.CLASSES},
-    **{name: type(name, (stand_ins.Switch,), {}) for name in _SWITCHES},
-    **{name: type(name, (stand_ins.Controller,), {}) for name in _CONTROLLERS},
-    # A link's options matter, which `partial` may hold, and not its class.
-    **{name: type(name, (), {}) for name in _LINKS},
-    "MinimalTopo": topologies.SingleSwitchTopo,
-    "TCIntf": stand_ins.Intf,
-    "TreeNet": lambda depth=1, fanout=2, **options: stand_ins.Mininet(
-        topologies.TreeTopo(depth, fanout), **options
-    ),
-    "CLI": lambda net, *_, **__: net.finish(),
-    "irange": lambda start, end: range(start, end + 1),
-    "custom": functools.partial,
-    "natural": topologies.natural,
-    # Commands of the host: none runs.
-    "quietRun": lambda *_, **__: "",
-    "errRun": lambda *_, **__: ("", "", 0),
-    "errFail": lambda *_, **__: ("", "", 0),
-}
-
-
-def _stand_ins() -> dict[str, types.ModuleType]:
-    """Modules that are called as Mininet's."""
-    package = types.ModuleType("mininet")
-    package.__path__ = []  # type: ignore[attr-defined]
-    modules = {"mininet": package}
-    for part in (*_MODULES, "term", "moduledeps"):
-        module = types.ModuleType(f"mininet.{part}")
-        module.__dict__.update(_NAMES, __getattr__=_nothing)
-        modules[module.__name__] = module
-        setattr(package, part, module)
-    return modules
-
-
-def _nothing(name: str) -> Callable[..., None]:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return lambda *_, **__: None

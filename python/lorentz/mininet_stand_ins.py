@@ -1,13 +1,26 @@
-"""Mininet's networks and nodes, as programs of Mininet see them where Mininet is not there: they
+"""Mininet's networks and links, as programs of Mininet see them where Mininet is not there: they
 note what the program builds."""
 
 from __future__ import annotations
 
 import inspect
-import shlex
+import re
 from collections.abc import Callable, Iterator
 
+from lorentz.mininet_nodes import (
+    NAT,
+    Controller,
+    CPULimitedHost,
+    Docker,
+    Host,
+    Intf,
+    Node,
+    Switch,
+)
 from lorentz.mininet_topologies import Topo
+
+#: How many equal lines at the end of a node's are those of a loop that waits for the network.
+_LOOP_LINES = 10
 
 
 class Finished(BaseException):
@@ -18,30 +31,29 @@ class Finished(BaseException):
         self.net = net
 
 
-def _line(words: tuple[object, ...]) -> str:
-    flat = [one for word in words for one in (word if isinstance(word, list | tuple) else [word])]
-    return " ".join(str(word) for word in flat if word is not None)
+class Link:
+    """A link. It adds itself to the network of its nodes."""
 
-
-class Intf:
-    """An interface of a node."""
-
-    def __init__(self, name: str, node: Node, ip: str | None = None) -> None:
-        self.name, self.node, self.ip, self.link = name, node, ip, None
+    def __init__(
+        self,
+        node1: object,
+        node2: object,
+        port1: int | None = None,
+        port2: int | None = None,
+        intfName1: str | None = None,
+        intfName2: str | None = None,
+        addr1: str | None = None,
+        addr2: str | None = None,
+        net: Mininet | None = None,
+        **options: object,
+    ) -> None:
+        given = {"intfName1": intfName1, "intfName2": intfName2, "addr1": addr1, "addr2": addr2}
+        options.update({key: value for key, value in given.items() if value is not None})
+        net = net or node1.net or node2.net or Mininet.without_a_class()
+        self.intf1, self.intf2 = net.note(self, (node1, node2), (port1, port2), options)
 
     def __str__(self) -> str:
-        return self.name
-
-    __repr__ = __str__
-
-    def setIP(self, ip: str, prefixLen: int | None = None) -> str:
-        return self.node.setIP(ip, prefixLen, self)
-
-    def setMAC(self, mac: str) -> str:
-        return self.node.setMAC(mac, self)
-
-    def IP(self) -> str | None:
-        return self.ip.split("/")[0] if self.ip else None
+        return f"{self.intf1}<->{self.intf2}"
 
     def __getattr__(self, name: str) -> Callable[..., str]:
         if name.startswith("_"):
@@ -49,159 +61,22 @@ class Intf:
         return lambda *_, **__: ""
 
 
-class Node:
-    """A host, switch or controller. Commands for it become lines of `exec`."""
-
-    def __init__(self, name: str, inNamespace: bool = True, **params: object) -> None:
-        self.name, self.params, self.inNamespace = name, dict(params), inNamespace
-        self.lines: list[str] = []
-        self.nameToIntf: dict[str, Intf] = {}
-        self.net: Mininet | None = None
-
-    def config(self, **params: object) -> dict:
-        """Addresses and routes are made from the parameters: there is nothing to do."""
-        return {}
-
-    def cmd(self, *words: object, **_: object) -> str:
-        if line := _line(words).strip():
-            self.lines.append(line)
-        return ""
-
-    cmdPrint = cmd
-
-    def pexec(self, *words: object, **_: object) -> tuple[str, str, int]:
-        return self.cmd(*words), "", 0
-
-    def popen(self, *words: object, **_: object) -> _Running:
-        first = words[0]
-        line = shlex.join(map(str, first)) if isinstance(first, list | tuple) else _line(words)
-        self.cmd(f"{line} &")
-        return _Running(self.net)
-
-    def sendCmd(self, *words: object, **_: object) -> None:
-        self.cmd(f"{_line(words)} &")
-
-    def setIP(self, ip: str, prefixLen: int | None = 8, intf: object = None) -> str:
-        address = ip if "/" in ip else f"{ip}/{prefixLen or 8}"
-        at = self.intf(intf)
-        if at is None:
-            self.params["ip"] = address
-            return ""
-        at.ip = address
-        return self.cmd(
-            f"ip address flush dev {at} scope global; ip address add {address} dev {at}"
-        )
-
-    def setMAC(self, mac: str, intf: object = None) -> str:
-        return self.cmd(f"ip link set {self.intf(intf)} address {mac}")
-
-    def setARP(self, ip: str, mac: str) -> str:
-        return self.cmd(f"ip neigh replace {ip} lladdr {mac} dev {self.intf()}")
-
-    def setDefaultRoute(self, intf: object = None) -> str:
-        route = str(intf or self.intf())
-        return self.cmd(f"ip route replace default {route if ' ' in route else f'dev {route}'}")
-
-    def setHostRoute(self, ip: str, intf: object) -> str:
-        return self.cmd(f"ip route replace {ip} dev {intf}")
-
-    def intf(self, intf: object = None) -> Intf | None:
-        """Returns the interface of this name, or the first one."""
-        if intf is not None and str(intf):
-            return self.nameToIntf.get(str(intf))
-        return next(iter(self.nameToIntf.values()), None)
-
-    def defaultIntf(self) -> Intf | None:
-        return self.intf()
-
-    def intfList(self) -> list[Intf]:
-        return list(self.nameToIntf.values())
-
-    def intfNames(self) -> list[str]:
-        return list(self.nameToIntf)
-
-    def connectionsTo(self, other: Node) -> list[tuple[Intf, Intf]]:
-        links = self.net.links if self.net else []
-        ends = [(link.intf1, link.intf2) for link in links]
-        ends += [(b, a) for a, b in ends]
-        return [(a, b) for a, b in ends if a.node is self and b.node is other]
-
-    def IP(self, intf: object = None) -> str | None:
-        at = self.intf(intf)
-        address = (at.ip if at else None) or self.params.get("ip")
-        return str(address).split("/")[0] if address else None
-
-    def MAC(self, intf: object = None) -> str:
-        return str(self.params.get("mac") or "00:00:00:00:00:00")
-
-    @property
-    def pid(self) -> int:
-        return 0
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}>"
-
-    def __getattr__(self, name: str) -> Callable[..., object]:
-        if name in ("waitOutput", "monitor", "write", "sendInt") and self.net:
-            return self.net.finish
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return lambda *_, **__: ""
-
-
-class _Running:
-    """A command that runs. The program ends where it asks for more."""
-
-    def __init__(self, net: Mininet | None) -> None:
-        self._net = net
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        if name.startswith("_") or self._net is None:
-            raise AttributeError(name)
-        return self._net.finish
-
-
-class Host(Node):
-    """A host."""
-
-
-class CPULimitedHost(Host):
-    """A host with a share of the processors."""
-
-
-class Switch(Node):
-    """A switch, of whatever kind. Commands for it have no node to run in."""
-
-
-class NAT(Node):
-    """A node that masquerades."""
-
-
-class Controller(Node):
-    """A controller: switches learn by themselves."""
-
-
-class _Link:
-    """A link of a network."""
-
-    def __init__(self, intf1: Intf, intf2: Intf) -> None:
-        self.intf1, self.intf2 = intf1, intf2
-        intf1.link = intf2.link = self
-
-
 class Mininet:
     """A network. It is noted as a Topo and the lines of its nodes."""
 
     #: The first network that the program has started.
     started: Mininet | None = None
+    #: The first network that the program has built, if it has started none.
+    built: Mininet | None = None
+    #: The network of nodes that the program has linked without a Mininet.
+    loose: Mininet | None = None
 
     def __init__(
         self,
         topo: Topo | None = None,
+        switch: Callable = Switch,
         host: Callable = Host,
+        controller: object = None,
         link: Callable | None = None,
         intf: Callable | None = None,
         ipBase: str = "10.0.0.0/8",
@@ -210,11 +85,13 @@ class Mininet:
     ) -> None:
         self.topo = Topo()
         self.nodes: dict[str, Node] = {}
-        self.links: list[_Link] = []
+        self.links: list[Link] = []
+        self.terms: list = []
         self.left_out: list[str] = []
-        self.ipBase, self._macs, self._host = ipBase, autoSetMacs, host
-        # Such as partial(TCLink, delay="5ms"), or custom(TCIntf, bw=10).
-        self._link_options = {**getattr(intf, "keywords", {}), **getattr(link, "keywords", {})}
+        self.ipBase, self._macs = ipBase, autoSetMacs
+        self._host, self._switch, self._link = host, switch, link
+        # Such as custom(TCIntf, bw=10).
+        self._link_options = dict(getattr(intf, "keywords", {}))
         self._configured = False
         if topo is not None:
             for name in topo.hosts():
@@ -227,15 +104,30 @@ class Mininet:
                 self.addLink(said.get("node1", a), said.get("node2", b), **given)
             self.build()
 
+    @classmethod
+    def init(cls) -> None:
+        """Is called before nodes are made without a Mininet."""
+
+    @classmethod
+    def without_a_class(cls) -> Mininet:
+        """Returns the network of nodes that no Mininet has made."""
+        Mininet.loose = Mininet.loose or Mininet()
+        return Mininet.loose
+
     def build(self) -> None:
         """Configures hosts by what their classes say."""
         for node in self.hosts if not self._configured else []:
             if type(node).config is not Node.config:
-                try:
-                    node.config(**node.params)
-                except Exception as error:
-                    self.left_out.append(f"{node}: cls={type(node).__name__}: {error!r}")
+                self._call(node, node.config, node.params)
         self._configured = True
+        Mininet.built = Mininet.built or self
+
+    def _call(self, node: Node, method: Callable, params: dict, *words: object) -> None:
+        """Has a class of the program configure a node."""
+        try:
+            method(*words, **params)
+        except (Exception, Finished) as error:
+            self.left_out.append(f"{node}: cls={type(node).__name__}: {error!r}")
 
     @property
     def hosts(self) -> list[Node]:
@@ -244,6 +136,10 @@ class Mininet:
     @property
     def switches(self) -> list[Node]:
         return [node for node in self.nodes.values() if isinstance(node, Switch)]
+
+    @property
+    def nameToNode(self) -> dict[str, Node]:
+        return self.nodes
 
     @property
     def controllers(self) -> list[Node]:
@@ -268,14 +164,24 @@ class Mininet:
         node.params = {**params, **node.params}
         return self._add(node, make)
 
-    def addSwitch(self, name: str, cls: object = None, **params: object) -> Node:
+    def addSwitch(self, name: str, cls: Callable | None = None, **params: object) -> Node:
+        make = cls or self._switch
+        if (node := _router(make, name, params)) is not None:
+            # Mininet configures no switch: it has the addresses that its commands give it.
+            node.params = {**params, **node.params, "ip": None}
+            return self._add(node, make)
         return self._add(Switch(name, **params), None)
+
+    def addDocker(self, name: str, cls: Callable = Docker, **params: object) -> Node:
+        """Adds a host of Containernet."""
+        return self.addHost(name, cls=cls, **params)
 
     def _add(self, node: Node, make: object) -> Node:
         self.nodes[node.name] = node
         node.net = self
-        said = {"isSwitch": True} if isinstance(node, Switch) else {}
+        said = {"isSwitch": True} if isinstance(node, Switch) and not node.is_router else {}
         self.topo.addNode(node.name, **said)
+        self.topo.firstPort(node.name, node.portBase)
         node.made_by = make
         return node
 
@@ -284,28 +190,78 @@ class Mininet:
             self.left_out.append(f"{name}: a remote controller: switches learn by themselves")
         return Controller(str(name))
 
-    def addLink(self, node1: object, node2: object, *ports: object, **options: object) -> _Link:
-        for node in (node1, node2):
+    def addLink(
+        self,
+        node1: object,
+        node2: object,
+        port1: int | None = None,
+        port2: int | None = None,
+        cls: Callable | None = None,
+        **options: object,
+    ) -> Link:
+        ends = [self.nodes.get(one, one) for one in (node1, node2)]
+        make = cls or self._link
+        kind = getattr(make, "func", make)
+        is_link = isinstance(kind, type) and issubclass(kind, Link)
+        given = {**self._link_options, **getattr(make, "keywords", {}), **options}
+        given.update({"port1": port1, "port2": port2})
+        # A class of the program's may have its own idea of what there is between two nodes.
+        return (kind if is_link else Link)(*ends, **given)
+
+    def note(
+        self,
+        link: Link,
+        ends: tuple[object, object],
+        ports: tuple[int | None, int | None],
+        options: dict,
+    ) -> list[Intf]:
+        """Adds a link. Returns its interfaces."""
+        for node in ends:
             if isinstance(node, Node) and node.name not in self.nodes:
                 # Such as the host itself, made by Node("root", inNamespace=False).
-                self.left_out.append(f"{node}: inNamespace={node.inNamespace}: it is a host")
                 self._add(node, type(node))
-        names = [str(node1), str(node2)]
-        cls = options.pop("cls", None)
-        given = {**self._link_options, **getattr(cls, "keywords", {}), **options}
-        for key, port in zip(("port1", "port2"), ports, strict=False):
-            given.setdefault(key, port)
-        said = self.topo.addLink(*names, **given)
+                node.is_stray = True
+        names = [str(node) for node in ends]
+        said = self.topo.addLink(*names, *ports, **options)
         made = []
         for number, name in enumerate(names, start=1):
             node = self.nodes[name]
             params = said.get(f"params{number}") or {}
-            own = said.get(f"intfName{number}") or f"{name}-eth{said[f'port{number}']}"
+            port = said[f"port{number}"]
+            own = said.get(f"intfName{number}") or f"{name}-eth{port}"
             ip = params.get("ip") or (None if node.nameToIntf else node.params.get("ip"))
-            node.nameToIntf[own] = Intf(own, node, ip)
-            made.append(node.nameToIntf[own])
-        self.links.append(_Link(*made))
-        return self.links[-1]
+            intf = Intf(own, node, port, link, ip)
+            intf.said, intf.number = said, number
+            node.add(intf)
+            made.append(intf)
+        self.links.append(link)
+        return made
+
+    def linksBetween(self, node1: object, node2: object) -> list[Link]:
+        ends = {str(node1), str(node2)}
+        return [one for one in self.links if {one.intf1.node.name, one.intf2.node.name} == ends]
+
+    def delLink(self, link: Link) -> None:
+        self.links.remove(link)
+        self.topo.removeLink(link.intf1.said)
+        for intf in (link.intf1, link.intf2):
+            node = intf.node
+            node.nameToIntf = {key: one for key, one in node.nameToIntf.items() if one is not intf}
+
+    def delLinkBetween(
+        self, node1: object, node2: object, index: int = 0, allLinks: bool = False
+    ) -> None:
+        found = self.linksBetween(node1, node2)
+        for link in found if allLinks else found[index : index + 1]:
+            self.delLink(link)
+
+    def delNode(self, node: Node, *_: object) -> None:
+        for link in [one for one in self.links if node in (one.intf1.node, one.intf2.node)]:
+            self.delLink(link)
+        del self.nodes[node.name]
+        self.topo.removeNode(node.name)
+
+    delHost = delSwitch = delNode
 
     def addNAT(self, name: str = "nat0", connect: object = True, **params: object) -> Node:
         params.pop("inNamespace", None)
@@ -323,6 +279,9 @@ class Mininet:
     def start(self) -> None:
         self.build()
         Mininet.started = Mininet.started or self
+        for node in self.switches:
+            if node.is_router:
+                self._call(node, node.start, {}, [])
 
     def get(self, *names: str) -> Node | list[Node]:
         found = [self.nodes[name] for name in names]
@@ -352,8 +311,8 @@ class Mininet:
         """Ends the program: it uses its network from here on."""
         raise Finished(self)
 
-    pingAll = ping = pingPair = pingAllFull = iperf = run = stop = interact = finish
-    configLinkStatus = runCpuLimitTest = monitor = finish
+    pingAll = ping = pingPair = pingAllFull = pingFull = pingPairFull = iperf = finish
+    run = stop = interact = configLinkStatus = runCpuLimitTest = monitor = finish
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith("_") or name in ("nodes", "topo"):
@@ -365,21 +324,93 @@ class Mininet:
         self.build()
         for node in self.nodes.values():
             said = self.topo.nodeInfo(node.name)
-            if isinstance(node, Switch):
+            if self is Mininet.loose and _is_made_a_switch(node):
+                said["isSwitch"] = True
+                for intf in node.intfList():
+                    (intf.said.get(f"params{intf.number}") or {}).pop("ip", None)
+                continue
+            if node.is_stray:
+                # Nobody gives it an address but its own commands.
+                node.params.setdefault("ip", None)
+                if not node.inNamespace:
+                    self.left_out.append(f"{node}: inNamespace=False: it is a host")
+            if isinstance(node, Switch) and not node.is_router:
                 said.update({k: v for k, v in node.params.items() if k != "ip"})
                 self.left_out.extend(f"{node}: {line}" for line in node.lines)
                 continue
-            # The program's class has used the parameters that it names.
-            own = inspect.signature(type(node).config).parameters
+            own = _own_parameters(type(node))
             said.update({key: node.params[key] for key in node.params if key not in own})
             # The settings of a class of the program's are among its lines.
             made_by = node.made_by
             is_node = isinstance(made_by, type) and issubclass(made_by, Node)
             if isinstance(node, NAT) or not is_node:
                 said["cls"] = made_by
-            said["exec"] = node.lines
+            said["exec"] = _without_a_loop(node.lines)
         return self.topo
 
 
+class Containernet(Mininet):
+    """A network of Containernet, a Mininet whose hosts may be containers of images."""
+
+
+def _router(make: Callable, name: str, params: dict) -> Switch | None:
+    """Makes a switch by a class of the program's, if that class puts it into a namespace of its
+    own: it then routes by its commands, as the routers of BGP exercises do."""
+    kind = getattr(make, "func", make)
+    if not isinstance(kind, type) or not any(map(_says_in_namespace, kind.__mro__)):
+        return None
+    try:
+        node = make(name, **{"inNamespace": False, **params})
+    except (Exception, SystemExit):
+        return None
+    if not isinstance(node, Switch) or not node.inNamespace:
+        return None
+    node.is_router = True
+    return node
+
+
+def _says_in_namespace(kind: type) -> bool:
+    """Whether the code of a class of the program's has the word `inNamespace`."""
+    code = getattr(vars(kind).get("__init__"), "__code__", None)
+    return kind not in CLASSES and code is not None and "inNamespace" in str(code.co_consts)
+
+
+def _own_parameters(kind: type) -> set[str]:
+    """Returns the parameters that a class of the program's names: it has used them."""
+    own = {*inspect.signature(kind.config).parameters}
+    for one in kind.__mro__:
+        if one in CLASSES:
+            break
+        if "__init__" in vars(one):
+            own.update(inspect.signature(one.__init__).parameters)
+    return own - {"ip", "mac", "defaultRoute", "inNamespace"}
+
+
+def _is_made_a_switch(node: Node) -> bool:
+    """Whether the commands of a plain node have it switch."""
+    commands = re.compile(r"\b(ovs-vsctl add-br|ovs-dpctl add-dp|ofdatapath)\b")
+    return type(node) is Node and any(map(commands.search, node.lines))
+
+
+def _without_a_loop(lines: list[str]) -> list[str]:
+    """Returns the lines, of which many equal ones at the end are one."""
+    end = len(lines)
+    while end > 1 and lines[end - 2] == lines[-1]:
+        end -= 1
+    return lines[:end] if len(lines) - end >= _LOOP_LINES else lines
+
+
 #: Stand-ins for the classes of Mininet that have the same names.
-CLASSES = (Node, Host, CPULimitedHost, Switch, NAT, Controller, Intf, Mininet)
+CLASSES = (
+    Node,
+    Host,
+    CPULimitedHost,
+    Docker,
+    Switch,
+    NAT,
+    Controller,
+    Intf,
+    Link,
+    Mininet,
+    Containernet,
+)

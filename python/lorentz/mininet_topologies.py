@@ -49,6 +49,19 @@ class Topo:
         self._links.append(said)
         return said
 
+    # Names of Mininet 1.
+    add_host, add_switch, add_link = addHost, addSwitch, addLink
+
+    def removeLink(self, said: dict) -> None:
+        self._links = [one for one in self._links if one is not said]
+
+    def removeNode(self, name: str) -> None:
+        del self._info[name]
+
+    def firstPort(self, name: str, port: int) -> None:
+        """Sets the number of a node's first interface, where links give none."""
+        self._ports.setdefault(name, port)
+
     def _port(self, node: str, given: int | None) -> int:
         port = self._ports.get(node, int(self.isSwitch(node))) if given is None else given
         self._ports[node] = max(self._ports.get(node, 0), port + 1)
@@ -70,6 +83,14 @@ class Topo:
         ends = [(one["node1"], one["node2"], one) for one in self._links]
         return ends if withInfo else [one[:2] for one in ends]
 
+    iterLinks = links
+
+    def port(self, a: str, b: str) -> tuple[int, int]:
+        """Returns the ports of the first link of two nodes, that of `a` first."""
+        said = self.linkInfo(a, b)
+        ports = said["port1"], said["port2"]
+        return ports if said["node1"] == a else ports[::-1]
+
     def nodeInfo(self, name: str) -> dict:
         return self._info[name]
 
@@ -87,6 +108,15 @@ class SingleSwitchTopo(Topo):
         switch = self.addSwitch("s1")
         for number in range(1, k + 1):
             self.addLink(self.addHost(f"h{number}"), switch)
+
+
+class SingleSwitchReversedTopo(Topo):
+    """Hosts at one switch, the first one at its last port."""
+
+    def build(self, k: int = 2) -> None:
+        switch = self.addSwitch("s1")
+        for number in range(1, k + 1):
+            self.addLink(self.addHost(f"h{number}"), switch, port1=0, port2=k - number + 1)
 
 
 class LinearTopo(Topo):
@@ -123,17 +153,19 @@ class TreeTopo(Topo):
 
 
 class TorusTopo(Topo):
-    """A grid of switches, each with a host, whose borders are joined."""
+    """A grid of switches, each with `n` hosts, whose borders are joined."""
 
-    def build(self, x: int = 3, y: int = 3) -> None:
+    def build(self, x: int = 3, y: int = 3, n: int = 1) -> None:
         places = [(i, j) for i in range(x) for j in range(y)]
         names = {(i, j): self.addSwitch(f"s{i + 1}x{j + 1}") for i, j in places}
         for (i, j), switch in names.items():
-            self.addLink(self.addHost(f"h{i + 1}x{j + 1}"), switch)
+            for number in range(1, n + 1):
+                name = f"h{i + 1}x{j + 1}" + (f"x{number}" if n > 1 else "")
+                self.addLink(self.addHost(name), switch)
         for (i, j), switch in names.items():
             self.addLink(switch, names[i, (j + 1) % y])
             self.addLink(switch, names[(i + 1) % x, j])
 
 
 #: Stand-ins for the classes of Mininet that have the same names.
-CLASSES = (Topo, SingleSwitchTopo, LinearTopo, TreeTopo, TorusTopo)
+CLASSES = (Topo, SingleSwitchTopo, SingleSwitchReversedTopo, LinearTopo, TreeTopo, TorusTopo)

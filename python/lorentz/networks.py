@@ -206,19 +206,21 @@ class Network:
         name: str | None = None,
         *,
         topo: str | None = None,
+        arguments: Sequence[str] = (),
         **options: object,
     ) -> Network:
         """Makes a network from a program in Python that uses Mininet. Mininet is not needed.
 
         The program runs in this process up to its first use of the running network, as `CLI(net)`
         or `net.pingAll()`, against classes that note what it builds. Commands that it has given to
-        nodes until then become their `exec`. `topo`: instead one of its `topos`, as `mn --custom
-        FILE --topo NAME` takes it. `keep_going` is set. Raises WrongInputError with the line if the
-        program fails or makes no network.
+        nodes until then become their `exec`; its commands of the host do not run. `topo`: instead
+        one of its `topos`, as `mn --custom FILE --topo NAME,4` takes it. `arguments`: those of the
+        program. `keep_going` is set. Raises WrongInputError with the line if the program fails or
+        makes no network.
         """
         from lorentz.mininet_programs import read
 
-        made, left_out = read(path, topo)
+        made, left_out = read(path, topo, arguments)
         stem = re.sub(r"[^A-Za-z0-9._-]", "-", Path(path).stem).lstrip("._-")
         network = cls.from_mininet(made, name or stem[:60] or None, **options)
         network.left_out += left_out

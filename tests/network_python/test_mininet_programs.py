@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -84,7 +85,15 @@ TABLE = {
         (3, 2), ("h1", "10.2.0.2"), has=("ip route replace default via 10.1.0.1",)
     ),
     "several-networks": Program((3, 2)),
-    "private-directories": Program((3, 2), left_out=("h1: privateDirs", "h2: privateDirs")),
+    "private-directories": Program((3, 2), has=("mount -n -t tmpfs tmpfs /var/log",)),
+    "links-by-class": Program(
+        (4, 3),
+        ("h1", "10.0.0.9"),
+        has=("'h2:up0'", "'h3:net0'", "{'h3:net0': {'delay': '2ms'}", "echo 0 up0 0"),
+    ),
+    "router-switches": Program((3, 2), ("h1", "10.2.0.1"), has=("'R1:R1-eth1'",)),
+    "nodes-alone": Program((3, 2), has=("'s0': {'kind': 'switch'}",)),
+    "one-shell": Program((3, 2), has=("'shell': 'bash'",)),
 }
 
 
@@ -141,23 +150,250 @@ def test_one_of_several_topologies_is_chosen(tmp_path):
 
 def test_a_program_counts_until_it_needs_what_its_network_says(tmp_path):
     file = tmp_path / "polls.py"
-    file.write_text(
+    begin = (
         "from mininet.net import Mininet\nfrom mininet.node import Node\n"
         "from mininet.topo import SingleSwitchTopo\nfrom mininet.util import pmonitor\n"
         "net = Mininet(SingleSwitchTopo(2))\n"
         "net.addLink(Node('root', inNamespace=False), net['s1'])\nnet.start()\n"
+    )
+    root = "root: inNamespace=False: it is a host"
+    ends = {
         "for host, line in pmonitor({host: host.popen('uptime') for host in net.hosts}):\n"
-        "    print(line)\n"
+        "    host.cmd('false')\n": "uptime &",
+        "net['h1'].sendCmd('uptime')\nnet['h1'].waitOutput()\nnet['h1'].cmd('false')": "uptime &",
+        "net['h1'].cmd('uptime')\nnet['h1'].waitOutput()": "uptime",
+        "import time\nwhile True:\n    net['h1'].cmd('uptime')\n    time.sleep(1)": "uptime",
+    }
+    for end, line in ends.items():
+        file.write_text(begin + end)
+        network = Network.from_mininet_program(file)
+        assert network.left_out == [root], end
+        nodes = network.topology["topology"]["nodes"]
+        assert set(nodes) == {"h1", "h2", "root", "s1"} and nodes["h1"]["exec"] == [line], end
+    file.write_text(begin + "net['h1'].cmd('uptime')\nint(net['h1'].cmd('nproc'))\n")
+    network = Network.from_mininet_program(file)
+    failed = f"the program from here on: {file}:9:1: ValueError: invalid literal for int() with"
+    assert network.left_out[0].startswith(failed) and network.left_out[1:] == [root]
+    file.write_text(begin)
+    assert len(Network.from_mininet_program(file).topology["topology"]["nodes"]) == 4
+
+
+PYTHON_2 = """\
+#!/usr/bin/python
+'''A program in Python 2: print, except, and division.'''
+import sys
+
+from mininet.cli import CLI
+from mininet.net import Mininet
+from mininet.topo import Topo
+
+
+class Leaves(Topo):
+    def build(self, k=4):
+        spine = self.addSwitch('s%d' % (k / 2 + 7))
+\tprint "a tab, and", \\
+            k / 2, "leaves",
+        for n in xrange(k / 2):
+            leaf = self.addSwitch('s%d' % (n + 1))
+            self.addLink(spine, leaf)
+            self.addLink(self.addHost('h%d' % (n + 1)), leaf)
+
+
+if __name__ == '__main__':
+    try:
+        net = Mininet(topo=Leaves())
+    except ValueError, error:
+        print >>sys.stderr, error
+        raise ValueError, "no network"
+    net.start()
+    if net.hosts: print 'running'; print
+    CLI(net)
+    net.stop()
+"""
+
+
+def test_a_program_in_python_2_is_read(tmp_path):
+    file = tmp_path / "old.py"
+    file.write_text(PYTHON_2)
+    network = Network.from_mininet_program(file)
+    assert network.left_out == []
+    assert set(network.topology["topology"]["nodes"]) == {"s1", "s2", "s9", "h1", "h2"}
+    # Only its division is that of Python 2.
+    file.write_text(
+        "from mininet.topo import SingleSwitchTopo\n"
+        "topos = {'star': lambda k=4: SingleSwitchTopo(k / 2)}\n"
+    )
+    assert len(Network.from_mininet_program(file).topology["topology"]["nodes"]) == 3
+
+
+def test_commands_of_the_host_do_not_run(tmp_path):
+    file, mark = tmp_path / "host.py", tmp_path / "mark"
+    file.write_text(
+        "import multiprocessing, os, subprocess, time\n"
+        "from mininet.net import Mininet\nfrom mininet.topo import SingleSwitchTopo\n"
+        f"os.system('mn -c')\nos.system('touch {mark}')\n"
+        f"assert subprocess.run(['touch', '{mark}'], capture_output=True).stdout == b''\n"
+        f"assert subprocess.check_output('touch {mark}', shell=True, text=True) == ''\n"
+        f"assert os.popen('touch {mark}').read() == ''\n"
+        f"multiprocessing.Process(target=os.mkdir, args=['{mark}']).start()\n"
+        "time.sleep(1000)\nMininet(SingleSwitchTopo(2)).start()\n"
     )
     network = Network.from_mininet_program(file)
-    assert network.left_out == [
-        "root: inNamespace=False: it is a host",
-        f"the program from here on: {file}:8:1: TypeError: 'NoneType' object is not iterable",
-    ]
+    assert network.left_out == [f"the host: touch {mark}: does not run"] * 4
+    assert not mark.exists()
+    # Afterwards they run again.
+    assert subprocess.run(["true"], check=True).returncode == 0
+
+
+def test_mounts_of_a_node_do_not_reach_the_host(tmp_path):
+    file, folder = tmp_path / "mounts.py", tmp_path / "own"
+    folder.mkdir()
+    file.write_text(
+        "from mininet.net import Mininet\nfrom mininet.topo import SingleSwitchTopo\n"
+        "net = Mininet(SingleSwitchTopo(2))\nnet.start()\n"
+        f"net['h1'].cmd('mount -t tmpfs tmpfs {folder} && touch {folder}/mark')\n"
+    )
+    network = Network.from_mininet_program(file)
+    with network:
+        words = ["ls", str(folder)]
+        assert network.nodes["h1"].run(words, capture_output=True, text=True).stdout == "mark\n"
+        assert list(folder.iterdir()) == []
+
+
+def test_a_private_node_has_all_directories_for_itself():
+    network = Network.from_mininet_program(PROGRAMS / "private-directories.py", isolation="private")
     nodes = network.topology["topology"]["nodes"]
-    assert set(nodes) == {"h1", "h2", "root", "s1"} and nodes["h1"]["exec"] == ["uptime &"]
-    file.write_text("\n".join(file.read_text().splitlines()[:7]) + "\n")
-    assert len(Network.from_mininet_program(file).topology["topology"]["nodes"]) == 4
+    assert nodes["h1"] == {"exec": ["mkdir -p /var/log"]} and network.left_out == []
+
+
+def test_arguments_reach_a_program_and_its_topos(tmp_path):
+    file = tmp_path / "arguments.py"
+    file.write_text(
+        "import argparse\nfrom mininet.net import Mininet\n"
+        "from mininet.topo import SingleSwitchTopo\n"
+        "topos = {'star': lambda n, scale=1: SingleSwitchTopo(n * scale)}\n"
+        "if __name__ == '__main__':\n"
+        "    del topos\n"
+        "    parser = argparse.ArgumentParser()\n"
+        "    parser.add_argument('--hosts', type=int, required=True)\n"
+        "    Mininet(topo=SingleSwitchTopo(parser.parse_args().hosts)).start()\n"
+    )
+
+    def count(**options: object) -> int:
+        network = Network.from_mininet_program(file, **options)
+        return len(network.topology["topology"]["nodes"])
+
+    assert count(arguments=["--hosts", "5"]) == 6
+    assert count(topo="star,3") == 4 and count(topo="star,3,scale=2") == 7
+    with pytest.raises(WrongInputError, match=r"py:9:\d+: SystemExit: 2: it may expect arguments"):
+        count()
+
+
+def test_modules_that_are_not_installed_matter_where_the_network_needs_them(tmp_path):
+    file = tmp_path / "absent.py"
+    file.write_text(
+        "import nosuchmodule.colours as colours\nfrom nosuchother import Monitor\n"
+        "from mininet.net import Mininet\nfrom mininet.topo import SingleSwitchTopo\n"
+        "class Mine(Monitor):\n    pass\n"
+        "net = Mininet(SingleSwitchTopo(2))\nnet.start()\ncolours.red('up')\nMine().go()\n"
+    )
+    network = Network.from_mininet_program(file)
+    absent = [f"the module {name}: not installed" for name in ("nosuchmodule", "nosuchother")]
+    assert network.left_out == absent
+    file.write_text(
+        "import nosuchmodule\nfrom mininet.net import Mininet\n"
+        "net = Mininet(topo=nosuchmodule.topology())\nnet.start()\n"
+    )
+    with pytest.raises(WrongInputError, match=r"py:1:1: .*No module named 'nosuchmodule'"):
+        Network.from_mininet_program(file)
+
+
+def test_programs_may_have_modules_of_the_same_name_beside_them(tmp_path):
+    sizes = []
+    for count in (2, 3):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        (folder / "shape.py").write_text(
+            "from mininet.topo import SingleSwitchTopo\n"
+            f"class Shape(SingleSwitchTopo):\n    def build(self):\n"
+            f"        super().build({count})\n"
+        )
+        file = folder / "run.py"
+        file.write_text(
+            "from mininet.net import Mininet\nfrom mininet.examples.shape import Shape as Same\n"
+            "from shape import Shape\nMininet(topo=Shape()).start()\n"
+        )
+        sizes.append(len(Network.from_mininet_program(file).topology["topology"]["nodes"]))
+    assert sizes == [3, 4]
+
+
+def test_topos_are_read_where_the_rest_of_a_program_fails(tmp_path):
+    file = tmp_path / "topos.py"
+    file.write_text(
+        "from mininet.topo import LinearTopo\ntopos = {'row': lambda: LinearTopo(3)}\n"
+        "if __name__ == '__main__':\n    run(topos)\n"
+    )
+    network = Network.from_mininet_program(file)
+    assert len(network.topology["topology"]["nodes"]) == 6
+    failed = f"the rest of the program: {file}:4:5: NameError: name 'run' is not defined"
+    assert network.left_out == [failed]
+
+
+def test_topologies_that_mininet_has(tmp_path):
+    file = tmp_path / "shapes.py"
+    file.write_text(
+        "from mininet.topo import SingleSwitchReversedTopo\n"
+        "from mininet.topolib import TorusTopo\n"
+        "topos = {'torus': TorusTopo, 'reversed': SingleSwitchReversedTopo}\n"
+    )
+    torus = Network.from_mininet_program(file, topo="torus,3,3,2").topology["topology"]
+    assert len(torus["nodes"]) == 27 and {"h1x1x1", "h3x3x2"} < set(torus["nodes"])
+    ends = Network.from_mininet_program(file, topo="reversed,3").topology["topology"]["links"]
+    assert [link["endpoints"][1] for link in ends] == ["s1:s1-eth3", "s1:s1-eth2", "s1:s1-eth1"]
+
+
+def test_a_network_that_is_built_and_not_started_counts(tmp_path):
+    file = tmp_path / "built.py"
+    file.write_text(
+        "from mininet.net import Mininet\nfrom mininet.topo import SingleSwitchTopo\n"
+        "net = Mininet(SingleSwitchTopo(2), build=False)\nnet.build()\n"
+        "net['h1'].cmd('sudo true')\n"
+    )
+    nodes = Network.from_mininet_program(file).topology["topology"]["nodes"]
+    assert set(nodes) == {"h1", "h2", "s1"} and nodes["h1"]["exec"] == ["true"]
+
+
+def test_links_and_nodes_are_taken_away(tmp_path):
+    file = tmp_path / "less.py"
+    file.write_text(
+        "from mininet.net import Mininet\nfrom mininet.topo import SingleSwitchTopo\n"
+        "net = Mininet(topo=SingleSwitchTopo(4))\n"
+        "net.delLinkBetween(net['h1'], net['s1'])\nnet.delHost(net['h2'])\n"
+        "net.delLink(net.linksBetween(net['h3'], net['s1'])[0])\n"
+        "net.addLink('h3', 'h1')\nnet.start()\n"
+    )
+    topology = Network.from_mininet_program(file).topology["topology"]
+    assert set(topology["nodes"]) == {"h1", "h3", "h4", "s1"}
+    ends = [sorted(one.split(":")[0] for one in link["endpoints"]) for link in topology["links"]]
+    assert ends == [["h4", "s1"], ["h1", "h3"]]
+
+
+def test_hosts_of_containernet_have_images(tmp_path):
+    file = tmp_path / "images.py"
+    file.write_text(
+        "from mininet.net import Containernet\nnet = Containernet()\n"
+        "net.addDocker('d1', ip='10.0.0.1', dimage='web:1', dcmd='serve', "
+        "environment={'PORT': 80}, volumes=['/srv:/data:rw', '/etc/hosts:/h:ro'], ports=[80])\n"
+        "net.addHost('h1')\nnet.addLink('d1', 'h1')\nnet.start()\n"
+    )
+    network = Network.from_mininet_program(file)
+    assert network.topology["topology"]["nodes"]["d1"] == {
+        "image": "web:1",
+        "command": "serve",
+        "env": {"PORT": "80"},
+        "binds": ["/srv:/data", "/etc/hosts:/h:ro"],
+    }
+    assert network.left_out == ["d1: ports=[80]"]
 
 
 WRONG = {
