@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -215,16 +216,20 @@ class Network:
         or `net.pingAll()`, against classes that note what it builds. Commands that it has given to
         nodes until then become their `exec`; its commands of the host do not run. `topo`: instead
         one of its `topos`, as `mn --custom FILE --topo NAME,4` takes it. `arguments`: those of the
-        program. `keep_going` is set. Raises WrongInputError with the line if the program fails or
-        makes no network.
+        program. `keep_going` is set. Unless `isolation` says otherwise, each node has a private layer
+        over the host's files, and the program's folder. Raises WrongInputError with the line if the
+        program fails or makes no network.
         """
         from lorentz.mininet_programs import read
 
+        options.setdefault("isolation", "private")
         made, left_out = read(path, topo, arguments)
         stem = re.sub(r"[^A-Za-z0-9._-]", "-", Path(path).stem).lstrip("._-")
         network = cls.from_mininet(made, name or stem[:60] or None, **options)
         network.left_out += left_out
         network.keep_going = True
+        if options["isolation"] == "private":
+            _share(network, Path(path).absolute().parent)
         return network
 
     # ---------------------------------------------------------------------------- building it
@@ -566,3 +571,13 @@ def _rate(rate: Rate | None) -> str | None:
 
 def _duration(duration: Duration | None) -> str | None:
     return None if duration is None else f"{nanoseconds(duration)}ns"
+
+
+def _share(network: Network, folder: Path) -> None:
+    """Gives the private nodes of a network a folder of the host, in which their lines run."""
+    for node in network.topology["topology"]["nodes"].values():
+        if "kind" not in node and "image" not in node:
+            node.setdefault("binds", []).append(f"{folder}:{folder}")
+            into = f"cd {shlex.quote(os.fspath(folder))} && "
+            if "exec" in node:
+                node["exec"] = [into + line for line in node["exec"]]

@@ -85,7 +85,7 @@ TABLE = {
         (3, 2), ("h1", "10.2.0.2"), has=("ip route replace default via 10.1.0.1",)
     ),
     "several-networks": Program((3, 2)),
-    "private-directories": Program((3, 2), has=("mount -n -t tmpfs tmpfs /var/log",)),
+    "private-directories": Program((3, 2), has=("mkdir -p /var/log",)),
     "links-by-class": Program(
         (4, 3),
         ("h1", "10.0.0.9"),
@@ -166,7 +166,7 @@ def test_a_program_counts_until_it_needs_what_its_network_says(tmp_path):
     }
     for end, line in ends.items():
         file.write_text(begin + end)
-        network = Network.from_mininet_program(file)
+        network = Network.from_mininet_program(file, isolation="host")
         assert network.left_out == [root], end
         nodes = network.topology["topology"]["nodes"]
         assert set(nodes) == {"h1", "h2", "root", "s1"} and nodes["h1"]["exec"] == [line], end
@@ -253,7 +253,7 @@ def test_mounts_of_a_node_do_not_reach_the_host(tmp_path):
         "net = Mininet(SingleSwitchTopo(2))\nnet.start()\n"
         f"net['h1'].cmd('mount -t tmpfs tmpfs {folder} && touch {folder}/mark')\n"
     )
-    network = Network.from_mininet_program(file)
+    network = Network.from_mininet_program(file, isolation="host")
     with network:
         words = ["ls", str(folder)]
         assert network.nodes["h1"].run(words, capture_output=True, text=True).stdout == "mark\n"
@@ -261,9 +261,27 @@ def test_mounts_of_a_node_do_not_reach_the_host(tmp_path):
 
 
 def test_a_private_node_has_all_directories_for_itself():
-    network = Network.from_mininet_program(PROGRAMS / "private-directories.py", isolation="private")
+    network = Network.from_mininet_program(PROGRAMS / "private-directories.py")
     nodes = network.topology["topology"]["nodes"]
-    assert nodes["h1"] == {"exec": ["mkdir -p /var/log"]} and network.left_out == []
+    assert nodes["h1"]["exec"] == [f"cd {PROGRAMS} && mkdir -p /var/log"]
+    assert network.left_out == []
+
+
+def test_lines_of_nodes_reach_the_programs_folder_and_no_other_of_the_host(tmp_path):
+    folder, other = tmp_path / "my programs", tmp_path / "other"
+    folder.mkdir()
+    other.mkdir()
+    file = folder / "harm.py"
+    file.write_text(
+        "from mininet.net import Mininet\nfrom mininet.topo import SingleSwitchTopo\n"
+        "net = Mininet(SingleSwitchTopo(2))\nnet.start()\n"
+        f"net['h1'].cmd('mkdir -p {other} && touch result {other}/mark')\n"
+    )
+    for options, harm in (({}, []), ({"isolation": "host"}, [other / "mark"])):
+        with Network.from_mininet_program(file, **options):
+            pass
+        assert list(other.iterdir()) == harm
+    assert (folder / "result").exists()
 
 
 def test_arguments_reach_a_program_and_its_topos(tmp_path):
@@ -359,7 +377,7 @@ def test_a_network_that_is_built_and_not_started_counts(tmp_path):
         "net = Mininet(SingleSwitchTopo(2), build=False)\nnet.build()\n"
         "net['h1'].cmd('sudo true')\n"
     )
-    nodes = Network.from_mininet_program(file).topology["topology"]["nodes"]
+    nodes = Network.from_mininet_program(file, isolation="host").topology["topology"]["nodes"]
     assert set(nodes) == {"h1", "h2", "s1"} and nodes["h1"]["exec"] == ["true"]
 
 
@@ -454,7 +472,7 @@ def test_an_exported_network_reads_back(tmp_path):
     program = tmp_path / "lab.py"
     done = lorentz.call("export", str(lab), "--format", "mininet", "--write", str(program))
     assert done.returncode == 0 and "left out" not in done.stderr, done.stderr
-    network = Network.from_mininet_program(program)
+    network = Network.from_mininet_program(program, isolation="host")
     assert network.left_out == []
     again = tmp_path / "again.yaml"
     again.write_text(json.dumps(network.topology))
