@@ -327,6 +327,23 @@ def test_routers_of_an_image_start_by_its_own_scripts():
 
 
 @slow
+def test_services_that_have_another_name_in_an_image():
+    """FRR takes Quagga's place, and Debian's named that of bind9."""
+    lab = Lab("")
+    lab.name = "services-of-other-releases"
+    command = ("up", str(SCENARIOS / "quagga-scripts"), "--rootfs", str(servers.root()))
+    try:
+        done = lorentz.call(*command, timeout=UP_LIMIT)
+        assert done.returncode == 0 and done.stderr == "", done
+        answers(lab, "0% packet loss", "pc", "ping", "-c", "1", "10.6.0.2")
+        # Quagga announces a network without a route to it.
+        answers(lab, "10.99.0.0/16", "r1", "ip", "route")
+        assert "10.4.0.2" in lab.run("pc", "host", "web.lab", "10.6.0.2")
+    finally:
+        lab.__exit__()
+
+
+@slow
 def test_containerlabs_routers_run_without_their_image():
     """FRR is that of the root file system. Without a list of daemons all that are installed run."""
     lab = Lab("")

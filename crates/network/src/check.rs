@@ -351,11 +351,11 @@ fn check_sysctls(name: &str, node: &Node) -> Result<(), PlanError> {
 fn exec_line(source: &str, node: &Node, line: &Spanned<String>) -> ExecLine {
     let (text, number) = (line.value.clone(), line.defined.line().max(1));
     match node.script_files.get(&text) {
-        Some(file) => ExecLine { file: file.clone(), line: number, text },
+        Some(file) => ExecLine { file: file.clone(), line: number, text, is_script: true },
         // In YAML a text of several lines begins behind the line of its key.
         None => {
             let line = number + u64::from(text.contains('\n'));
-            ExecLine { file: source.into(), line, text }
+            ExecLine { file: source.into(), line, text, is_script: false }
         }
     }
 }

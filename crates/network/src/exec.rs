@@ -58,10 +58,10 @@ struct Cause {
     advice: &'static str,
 }
 
-const CAUSES: [Cause; 5] = [
+const CAUSES: [Cause; 6] = [
     Cause {
         programs: &["systemctl", "service", "invoke-rc.d", "/etc/init.d/"],
-        outputs: &["systemd as init", "Failed to connect to bus", "unrecognized service", "unknown initscript"],
+        outputs: &["systemd as init", "Failed to connect to bus", "unrecognized service", "unknown initscript", "could not be found"],
         advice: "; services are those of the node's image, and here none answers: give the node its image",
     },
     Cause {
@@ -80,7 +80,12 @@ const CAUSES: [Cause; 5] = [
         advice: "; this kernel does not have that queueing discipline: 'lorentz link set' delays and loses frames",
     },
     Cause {
-        programs: &["apk", "apt", "apt-get", "ash", "vtysh"],
+        programs: &["ip", "bridge"],
+        outputs: &["Unknown device type", "add tunnel", "RTNETLINK answers: Operation not supported"],
+        advice: "; this kernel does not have that kind of interface, or that setting of it",
+    },
+    Cause {
+        programs: &["apk", "apt", "apt-get", "ash", "p4c", "simple_switch", "vtysh"],
         outputs: &[],
         advice: "; the program is the image's: give the node its image",
     },
@@ -150,7 +155,7 @@ impl OutputMark<'_> {
         String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
     }
 
-    /// Returns what failed in `line`, which has ended with `status`.
+    /// Returns what failed in `line`, which has ended with `status`: each line of a script once.
     pub fn failures(&self, node: &str, line: &ExecLine, status: i32) -> Vec<FailedLine> {
         let text = self.text();
         let mut last = "";
@@ -174,7 +179,11 @@ impl OutputMark<'_> {
             match report {
                 // The output so far is of this line, and not of the next one that fails.
                 Some((number, status)) => {
-                    failures.push(failed(number, status, std::mem::take(&mut last)));
+                    let one = failed(number, status, std::mem::take(&mut last));
+                    // In a loop a line may fail again and again.
+                    if failures.iter().all(|known: &FailedLine| known.line != one.line) {
+                        failures.push(one);
+                    }
                 }
                 None => last = one,
             }
@@ -198,7 +207,8 @@ mod tests {
     }
 
     fn failures(shell: &str, text: &str) -> Vec<FailedLine> {
-        let line = ExecLine { text: text.into(), file: "pc1.startup".into(), line: 5 };
+        let line =
+            ExecLine { text: text.into(), file: "pc1.startup".into(), line: 5, is_script: true };
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path();
         std::fs::write(path, "of before\n").unwrap();
@@ -230,6 +240,10 @@ mod tests {
         );
         assert_eq!(run("bash", "echo fine\necho too"), []);
         assert_eq!(
+            run("bash", "for x in 3 4 5; do\n  (exit $x)\ndone\n:"),
+            [failed(6, "(exit $x)", 3, "")]
+        );
+        assert_eq!(
             run("bash", "echo why; false\nfalse"),
             [failed(5, "echo why; false", 1, "why"), failed(6, "false", 1, "")]
         );
@@ -239,6 +253,8 @@ mod tests {
     fn causes_that_are_common_in_labs_are_named() {
         for (text, status, output, part) in [
             ("systemctl start frr", 1, "Failed to connect to bus: Host is down", "none answers"),
+            ("ip link add bond1 type bond", 2, "Error: Unknown device type.", "kind of interface"),
+            ("ip tunnel add a mode ipip", 1, "add tunnel \"tunl0\" failed", "kind of interface"),
             ("service nosuch start", 1, "nosuch: unrecognized service", "none answers"),
             ("/etc/init.d/zebra start", 127, "/etc/init.d/zebra: No such file", "none answers"),
             ("ovs-vsctl add-br br0", 127, "ovs-vsctl: not found", "module openvswitch"),

@@ -145,6 +145,9 @@ pub struct ExecLine {
     pub file: String,
     /// The line of its begin in the file, from 1.
     pub line: u64,
+    /// Whether it is a script of another emulator, from a file of its own.
+    #[serde(default)]
+    pub is_script: bool,
 }
 
 impl ExecLine {

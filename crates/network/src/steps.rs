@@ -27,6 +27,8 @@ pub enum Step<'a> {
     ExecLines(usize),
     /// A line of `exec` has failed, and the others go on.
     Failed(&'a FailedLine),
+    /// A script still runs, and nothing waits for it any more: its file, line and node.
+    GoesOn(&'a str),
 }
 
 /// Counts links while nodes are made one after the other.

@@ -162,6 +162,7 @@ impl UpProgress {
             // They come at the end, with what is alike.
             Step::Failed(line) if line.left_out => {}
             Step::Failed(line) => self.bar.suspend(|| eprintln!("lorentz: {line}")),
+            Step::GoesOn(what) => self.bar.suspend(|| eprintln!("lorentz: {what}")),
         }
     }
 

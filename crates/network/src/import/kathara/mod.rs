@@ -2,6 +2,8 @@
 //!
 //! A collision domain of two interfaces becomes a link. A domain of more interfaces becomes a switch with its name.
 
+mod renamed;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -175,7 +177,9 @@ fn join(draft: &mut Draft, domains: BTreeMap<String, Vec<DomainMember>>) -> Read
 
 /// Reads the common scripts, and the scripts and directories of all machines.
 fn startups(draft: &mut Draft, machines: &[(String, Position)], folder: &Path) {
-    for (machine, _) in machines {
+    // A machine's changes to the common directory end with the machine, although Kathara lets it write to the host.
+    let shared = std::path::absolute(folder.join("shared")).ok().filter(|path| path.is_dir());
+    for (machine, at) in machines {
         let Some(node) = draft.node(machine) else { continue };
         let mut script = |name: &str| {
             let path = folder.join(name);
@@ -190,13 +194,20 @@ fn startups(draft: &mut Draft, machines: &[(String, Position)], folder: &Path) {
         node.exec.splice(0..0, starts.into_iter().flatten());
         node.shutdown.extend(ends.into_iter().flatten());
         let files = folder.join(machine);
+        let texts = node.exec.iter().map(|line| line.value.as_str());
+        if let Some(text) = renamed::preparation(texts, &files) {
+            node.exec.insert(0, at.of(text));
+        }
         if files.is_dir() {
             node.files = std::path::absolute(files).ok().map(|path| path.display().to_string());
         }
+        if let Some(shared) = &shared {
+            node.binds.push(at.of(format!("{}:/shared:O", shared.display())));
+        }
     }
     const LEFT_OUT: [(&str, &str); 2] = [
-        ("lab.dep", "machines start in the order of lab.conf"),
-        ("shared", "the directory that all machines share with the host"),
+        ("lab.dep", "machines start at once, as far as they do not wait for each other"),
+        ("lab.ext", "interfaces of the host in collision domains"),
     ];
     for (name, why) in LEFT_OUT.iter().filter(|(name, _)| folder.join(name).exists()) {
         draft.leave_out(Position { line: 1, column: 1 }, format!("{name}: {why}"));
