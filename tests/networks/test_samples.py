@@ -63,8 +63,17 @@ IMUNES = {
     "custom-frr": Sample(pings=("pc2", "10.0.0.1"), has=("router bgp 1",)),
     "loop-of-switches": Sample(pings=PCS, has=("'stp': True",)),
     "rstp": Sample(pings=PCS, has=("'stp': True",)),
-    "outside": Sample(
-        ("type rj45", "type ext", "type filter", "there: n1", "there: n2", "there: n4")
+    "outside": Sample(("type rj45", "type ext", "type filter", "there: n1", "there: n4")),
+    "external": Sample(("type ext: its way to the host",), PCS),
+    "filter": Sample(
+        ("type filter", "there: n3"), PCS, ("'kind': 'hub'", "'pc3:eth0', 'pc3-eth0-nowhere:p0'")
+    ),
+    "indented-frr": Sample(
+        pings=("r1", "10.0.0.2"),
+        has=("router bgp 1\\n no bgp ebgp-requires-policy\\n network 10.1.1.0/24",),
+    ),
+    "unlinked-interface": Sample(
+        pings=("pc1", "10.0.1.1"), has=("'r1:eth1', 'r1-eth1-nowhere:p0'",)
     ),
     "services": Sample(
         ("service telnet", "cpu", "ber 1000", "jitter_upstream"),
@@ -101,6 +110,11 @@ CORE4 = {
     "loop-of-switches": Sample(pings=N1, has=("'stp': True",)),
     "annotations": Sample(pings=N1),
     "names-of-hosts": Sample(pings=("left", "10.0.0.21")),
+    "of-imunes-2": Sample(
+        pings=("left", "10.0.1.1"),
+        has=("'stp': True", "ip address replace 192.0.2.1/32 dev lo", "'gate-eth1-nowhere:p0'"),
+    ),
+    "unnamed-values": Sample(pings=N1, has=("bash greet.sh",)),
 }
 
 CORE9 = {
@@ -119,9 +133,12 @@ CORE9 = {
     "hooks": Sample(("hook",), N1),
     "annotations": Sample(pings=N1),
     "wireless": Sample(None),
+    "wireless-network": Sample(
+        ("loss that grows",), N1, ("'range': 400.0", "'rate': '11mbit'", "'delay': '2ms'")
+    ),
     "emane": Sample(("EMANE", "link", "link", "emane_configuration")),
     "docker": Sample(pings=("n2", "10.0.0.20"), has=("localhost/nosuch:1",)),
-    "rj45": Sample(("RJ45", "an end is not there"), N1),
+    "rj45": Sample(("RJ45", "an end is not there"), N1, ("'n1:eth1', 'n1-eth1-nowhere:p0'",)),
     "tunnel": Sample(("TUNNEL", "GRE_BRIDGE", "an end is not there"), N1),
     "of-core-5": Sample(pings=N1, has=("'delay': '2ms'", "'loss': '1.5%'")),
     "configservices": Sample(pings=N1),

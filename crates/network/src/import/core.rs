@@ -141,9 +141,12 @@ impl<'x> Scenario<'_, 'x> {
         let kind = match self.required(element, &["type"])? {
             "SWITCH" => NodeKind::Switch,
             "HUB" => NodeKind::Hub,
-            "WIRELESS_LAN" => NodeKind::Wlan,
+            "WIRELESS_LAN" | "WIRELESS" => NodeKind::Wlan,
             _ => {
-                self.leave_out(element, ", and its links: expected SWITCH, HUB or WIRELESS_LAN");
+                self.leave_out(
+                    element,
+                    ", and its links: expected SWITCH, HUB, WIRELESS_LAN or WIRELESS",
+                );
                 self.names.insert(self.required(element, &["id"])?.into(), None);
                 return Ok(());
             }
@@ -153,7 +156,13 @@ impl<'x> Scenario<'_, 'x> {
         self.leave_out_others(element, "network", &known.concat());
         let radio =
             (kind == NodeKind::Wlan).then(|| position_of(element).of(wlan::default_radio()));
-        self.add(element, Node { kind, radio, position: position(element), ..Node::default() })
+        self.add(element, Node { kind, radio, position: position(element), ..Node::default() })?;
+        match child(element, &["wireless"]) {
+            Some(model) => {
+                wlan::wireless(self.draft, self.required(element, &["name"])?, &settings_of(model))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Reads the model of a wlan, or the script by which its members move.
@@ -163,11 +172,7 @@ impl<'x> Scenario<'_, 'x> {
             self.leave_out(element, ": its network is not there");
             return Ok(());
         };
-        let settings: Vec<wlan::Setting> = elements(element)
-            .filter_map(|one| {
-                Some((one.attribute("name")?, one.attribute("value")?, position_of(one)))
-            })
-            .collect();
+        let settings = settings_of(element);
         let number =
             |(id, name): (&String, &Option<String>)| Some((id.parse().ok()?, name.clone()?));
         match self.required(element, &["model"])? {
@@ -230,7 +235,7 @@ impl<'x> Scenario<'_, 'x> {
                 }
                 Some(None) => {
                     self.leave_out(element, ": an end is not there");
-                    return Ok(());
+                    return self.dangling(element, ids);
                 }
                 Some(Some(name)) => names.push(name.clone()),
             }
@@ -254,6 +259,20 @@ impl<'x> Scenario<'_, 'x> {
         made.set_impairments(&impairments);
         self.address(&mut made, &names, ifaces);
         self.draft.add_link(position_of(element), made);
+        Ok(())
+    }
+
+    /// Makes the interface of the end of a link that is there, although the other end is not.
+    fn dangling(&mut self, element: Element<'x, 'x>, ids: [&str; 2]) -> Read<()> {
+        for (id, iface) in ids.into_iter().zip(ifaces(element)) {
+            let name = self.names.get(id).cloned().flatten();
+            let Some((name, iface)) = name.zip(iface) else { continue };
+            let Some(interface) = iface.attribute("name").filter(|name| !name.is_empty()) else {
+                continue;
+            };
+            let end = position_of(iface).of(format!("{name}:{interface}"));
+            self.draft.add_dangling(end, addresses_of(iface))?;
+        }
         Ok(())
     }
 
@@ -329,13 +348,7 @@ impl<'x> Scenario<'_, 'x> {
             let Some(iface) = iface else { continue };
             let known = ["id", "name", "ip4", "ip4_mask", "ip6", "ip6_mask", "mac"];
             self.leave_out_others(iface, &format!("interface of {}", names[side]), &known);
-            let value = |name: &str| iface.attribute(name).filter(|text| !text.is_empty());
-            let with = |address: &str, mask: &str| {
-                let (address, mask) = (value(address)?, value(mask)?);
-                Some(position_of(iface).of(format!("{address}/{mask}")))
-            };
-            let mac = value("mac").map(|mac| position_of(iface).of(mac.to_string()));
-            let given = [with("ip4", "ip4_mask"), with("ip6", "ip6_mask"), mac];
+            let given = addresses_of(iface);
             if self.draft.is_switch(&names[side]) {
                 if given.iter().any(Option::is_some) {
                     self.leave_out(iface, ": a switch or hub has no addresses");
@@ -411,6 +424,25 @@ impl<'x> Scenario<'_, 'x> {
 
 fn ifaces<'x>(link: Element<'x, 'x>) -> [Option<Element<'x, 'x>>; 2] {
     [["iface1", "interface_one"], ["iface2", "interface_two"]].map(|names| child(link, &names))
+}
+
+/// Returns the addresses of an interface: IPv4's, IPv6's and the hardware's.
+fn addresses_of(iface: Element) -> [Option<Spanned<String>>; 3] {
+    let value = |name: &str| iface.attribute(name).filter(|text| !text.is_empty());
+    let with = |address: &str, mask: &str| {
+        let (address, mask) = (value(address)?, value(mask)?);
+        Some(position_of(iface).of(format!("{address}/{mask}")))
+    };
+    let mac = value("mac").map(|mac| position_of(iface).of(mac.to_string()));
+    [with("ip4", "ip4_mask"), with("ip6", "ip6_mask"), mac]
+}
+
+/// Returns the settings of a model.
+fn settings_of<'x>(model: Element<'x, 'x>) -> Vec<wlan::Setting<'x>> {
+    let setting = |one: Element<'x, 'x>| {
+        Some((one.attribute("name")?, one.attribute("value")?, position_of(one)))
+    };
+    elements(model).filter_map(setting).collect()
 }
 
 /// The text of a file without Mako's tag `text`, which has Mako copy what is in it.

@@ -125,15 +125,42 @@ impl Draft {
         self.file.topology.links.push(at.of(link));
     }
 
+    /// Whether a link leads to `end`, which is `NODE:INTERFACE`.
+    fn is_linked(&self, end: &str) -> bool {
+        let mut ends = self.file.topology.links.iter().flat_map(|link| &link.value.endpoints);
+        ends.any(|one| one.value == end)
+    }
+
+    /// Gives a node the interface `end` without its link, so that commands for it work: it leads to a switch that has no other link.
+    /// `addresses` are IPv4's, IPv6's and the hardware's. A switch gets none, and so does a node that has the interface.
+    pub fn add_dangling(
+        &mut self,
+        end: Spanned<String>,
+        addresses: [Option<Spanned<String>>; 3],
+    ) -> Read<()> {
+        let node = end.value.split(':').next().unwrap_or_default();
+        if self.is_switch(node) || self.is_linked(&end.value) {
+            return Ok(());
+        }
+        let at = Position::from_location(end.defined);
+        let nowhere = plain_name(&format!("{}-nowhere", end.value.replace(':', "-")));
+        self.add_node(at, &nowhere, Node { kind: NodeKind::Switch, ..Node::default() })?;
+        let mut made = link([end, at.of(format!("{nowhere}:p0"))]);
+        for (to, address) in
+            [&mut made.ipv4, &mut made.ipv6, &mut made.mac].into_iter().zip(addresses)
+        {
+            if address.is_some() {
+                *to = vec![address, None];
+            }
+        }
+        self.add_link(at, made);
+        Ok(())
+    }
+
     /// Returns the first interface of `node`, called `stem` and a number, that no link has yet.
     pub fn unused_interface(&self, node: &str, stem: &str) -> String {
-        let taken = |name: &String| {
-            let end = format!("{node}:{name}");
-            let mut ends = self.file.topology.links.iter().flat_map(|link| &link.value.endpoints);
-            ends.any(|one| one.value == end)
-        };
         let mut names = (0_u32..).map(|number| format!("{stem}{number}"));
-        names.find(|name| !taken(name)).unwrap_or_default()
+        names.find(|name| !self.is_linked(&format!("{node}:{name}"))).unwrap_or_default()
     }
 }
 
@@ -228,6 +255,14 @@ impl Numbers<'_> {
     pub fn expected<T>(&self, key: &str, text: &str, what: &str) -> Read<T> {
         self.draft.error(self.at, format!("{key}: {text:?}: expected {what}"))
     }
+}
+
+/// Whether IMUNES' share of the processors, `{min 0} {max 100} {weight 1}`, is the one that all nodes have.
+pub(super) fn is_whole_processor(share: &str) -> bool {
+    let words: Vec<&str> = share.split(['{', '}', ' ']).filter(|word| !word.is_empty()).collect();
+    let is_default =
+        |pair: &[&str]| matches!(pair, ["min", "0"] | ["max", "100"] | ["weight", "1"]);
+    words.chunks(2).all(is_default)
 }
 
 /// Sets a router's settings.

@@ -2,7 +2,9 @@
 
 use serde_saphyr::Spanned;
 
-use super::draft::{default_routes, forward, link, Draft, Numbers, Position, Read};
+use super::draft::{
+    default_routes, forward, is_whole_processor, link, Draft, Numbers, Position, Read,
+};
 use super::services::{self, Routing, Style, Wanted};
 use super::tcl::{pairs, value_of, words, Word};
 use super::wlan;
@@ -30,8 +32,10 @@ struct Station<'a> {
 }
 
 /// Options of a file that say what the GUI shows.
-const SHOWN: &str = "annotations background_images exec_errors grid icon_size interface_names ip_addresses ipsec_configs \
-                     ipv6_addresses link_labels node_labels show_api zoom";
+const SHOWN: &str = "annotations background_images exec_errors grid hostsAutoAssign iconSize icon_size interface_names \
+                     ip_addresses ipsec_configs ipv6_addresses link_labels mac_address_start node_labels show_api zoom";
+/// Options of a session that say how it is shown elsewhere.
+const SHOWN_ELSEWHERE: [&str; 2] = ["enablesdt=", "sdturl="];
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     let whole = Word { text, at: Position { line: 1, column: 1 }, is_braced: false };
@@ -58,18 +62,7 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
             "link" => links.push((name, body)),
             // These say how it is drawn.
             "canvas" | "annotation" => {}
-            "option" if name.text == "global" => {
-                for option in words(draft, &body)?.chunks(2) {
-                    let key = &option[0];
-                    let value = option.get(1).map_or("", |value| value.text);
-                    if !SHOWN.split(' ').any(|one| one == key.text)
-                        && !["", "0", "no"].contains(&value)
-                    {
-                        let what = format!("option global: {} {}", key.text, short(value));
-                        draft.leave_out(key.at, what);
-                    }
-                }
-            }
+            "option" => read_option(draft, kind.at, &name, &body)?,
             _ if body.text.trim().is_empty() => {}
             other => {
                 draft.leave_out(kind.at, format!("{other} {}: {}", name.text, short(body.text)))
@@ -88,6 +81,10 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
             wlan::ns2script(draft, name, settings, &numbers)?;
         }
     }
+    for station in &stations {
+        make_dangling(draft, station)?;
+        add_loopback_addresses(draft, station);
+    }
     wlan::complete_members(draft);
     for station in stations {
         if station.is_host {
@@ -98,6 +95,62 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
         services::start(draft, &station.name, station.services, routing);
     }
     Ok(())
+}
+
+/// Notes as left out the options that say more than what the GUI shows.
+fn read_option(draft: &mut Draft, at: Position, name: &Word, body: &Word) -> Read<()> {
+    if !["global", "show"].contains(&name.text) {
+        let mut lines = body.text.lines().map(str::trim).filter(|line| !line.is_empty());
+        if lines.any(|line| !SHOWN_ELSEWHERE.iter().any(|known| line.starts_with(known))) {
+            draft.leave_out(at, format!("option {}: {}", name.text, short(body.text)));
+        }
+        return Ok(());
+    }
+    for option in words(draft, body)?.chunks(2) {
+        let key = &option[0];
+        let value = option.get(1).map_or("", |value| value.text);
+        if !SHOWN.split(' ').any(|one| one == key.text) && !["", "0", "no"].contains(&value) {
+            let what = format!("option {}: {} {}", name.text, key.text, short(value));
+            draft.leave_out(key.at, what);
+        }
+    }
+    Ok(())
+}
+
+/// Makes the interfaces of a node whose link is left out, and those without a link.
+fn make_dangling(draft: &mut Draft, station: &Station) -> Read<()> {
+    let unlinked = station.peers.iter().filter(|(interface, _)| !station.taken.contains(interface));
+    for (interface, _) in unlinked {
+        let configured = station.interfaces.iter().filter(|(name, _)| name == interface);
+        let lines: Vec<&str> = configured.flat_map(|(_, lines)| lines.clone()).collect();
+        let first = |start: &str| {
+            let found = lines.iter().find_map(|line| line.strip_prefix(start));
+            found.map(|text| station.at.of(text.trim().to_string()))
+        };
+        let addresses = [first("ip address "), first("ipv6 address "), first("mac address ")];
+        let end = station.at.of(format!("{}:{interface}", station.name));
+        draft.add_dangling(end, addresses)?;
+    }
+    Ok(())
+}
+
+/// Gives the loopback interface its addresses but the ones that it has anyway.
+fn add_loopback_addresses(draft: &mut Draft, station: &Station) {
+    const OWN: [&str; 3] = ["127.0.0.1/8", "127.0.0.1/24", "::1/128"];
+    let loopback = station.interfaces.iter().filter(|(name, _)| name.starts_with("lo"));
+    let address = |line: &&str| {
+        let rest =
+            ["ip address ", "ipv6 address "].iter().find_map(|start| line.strip_prefix(start));
+        rest.map(|address| address.trim().to_string())
+    };
+    let addresses = loopback.flat_map(|(_, lines)| lines.iter().filter_map(address));
+    let lines: Vec<_> = addresses
+        .filter(|address| !OWN.contains(&address.as_str()))
+        .map(|address| station.at.of(format!("ip address replace {address} dev lo")))
+        .collect();
+    if let Some(node) = draft.node(&station.name).filter(|node| node.kind == NodeKind::Process) {
+        node.exec.extend(lines);
+    }
 }
 
 /// Returns the first words of a long text.
@@ -176,6 +229,10 @@ fn node_of_type(
         "router" => forward(id.at, &mut node),
         "pc" | "host" => is_host = true,
         "lanswitch" => node.kind = NodeKind::Switch,
+        "stpswitch" => {
+            node.kind = NodeKind::Switch;
+            node.stp = true;
+        }
         "hub" => node.kind = NodeKind::Hub,
         "wlan" => {
             let lines = value_of(settings, "network-config").map(|config| config.text.lines());
@@ -205,6 +262,10 @@ fn read_setting<'a>(
 ) -> Read<()> {
     match key.text {
         "type" | "model" | "canvas" | "labelcoords" | "hidden" | "custom-image" => {}
+        "cpu" if is_whole_processor(value.text) => {}
+        // FreeBSD's file system of all nodes.
+        "snapshot" if value.text == "vroot/vroot@clean" => {}
+        "auto_default_routes" => station.is_host &= value.text != "disabled",
         "iconcoords" => {
             let numbers = words(draft, value)?;
             let numbers: Vec<f64> = numbers.iter().filter_map(|w| w.text.parse().ok()).collect();
@@ -339,10 +400,13 @@ fn configure_services(draft: &mut Draft, station: &mut Station, configs: &[(Word
     }
 }
 
-/// The commands in a line `cmdup=('COMMAND', ...)`.
+/// Returns the commands in a line `cmdup=('COMMAND', ...)`. In older files there are values alone, a line each: directories, files, the
+/// place in the order of services, commands.
 fn startup_commands(config: &str) -> Vec<&str> {
-    let lists = config.lines().filter_map(|line| line.trim().strip_prefix("cmdup=("));
-    lists.flat_map(|list| list.split('\'').skip(1).step_by(2)).collect()
+    let lines = || config.lines().map(str::trim);
+    let named = lines().filter_map(|line| line.strip_prefix("cmdup=("));
+    let unnamed = lines().skip_while(|line| line.parse::<u32>().is_err()).nth(1);
+    named.chain(unnamed).flat_map(|list| list.split('\'').skip(1).step_by(2)).collect()
 }
 
 /// Reads the lines of a router's configuration: `hostname`, and addresses below `interface`. The others are for
@@ -365,6 +429,8 @@ fn read_config<'a>(text: &Word<'a>, station: &mut Station<'a>) {
                 in_interface = true;
                 station.interfaces.push((rest.trim(), Vec::new()));
             }
+            // The kind of the loopback interface.
+            "type" if in_interface => {}
             _ => {
                 in_interface &= first != "router";
                 let interface = station.interfaces.last_mut().filter(|_| in_interface);
@@ -407,8 +473,10 @@ fn read_link(draft: &mut Draft, name: &Word, body: &Word, stations: &mut [Statio
         draft.leave_out(name.at, format!("{what}: an end is not there"));
         return Ok(());
     };
-    let first = take_end(draft, name.text, one, other, &mut stations[first])?;
-    let second = take_end(draft, name.text, other, one, &mut stations[second])?;
+    let named = value_of(&settings, "ifaces").map(|named| words(draft, named)).transpose()?;
+    let named = |side: usize| named.as_ref().and_then(|all| all.get(side)).map(|one| one.text);
+    let first = take_end(draft, name.text, [one, other], named(0), &mut stations[first])?;
+    let second = take_end(draft, name.text, [other, one], named(1), &mut stations[second])?;
     let lines = [first.lines, second.lines];
     let mut made = link([first.name, second.name]);
     let ends = made.endpoints.clone();
@@ -427,22 +495,24 @@ struct LinkEnd<'a> {
     lines: Vec<&'a str>,
 }
 
-/// Returns the next interface of `station` that leads to `peer`.
+/// Returns the interface of `station` that leads to the peer: the one that the link names, or else the next one.
 fn take_end<'a>(
     draft: &Draft,
     link: &str,
-    own: &Word,
-    peer: &Word,
+    [own, peer]: [&Word; 2],
+    named: Option<&str>,
     station: &mut Station<'a>,
 ) -> Read<LinkEnd<'a>> {
-    let is_unused = |interface: &str| !station.taken.contains(&interface);
-    let mut leading = station.peers.iter().filter(|(_, to)| *to == peer.text);
-    let Some((interface, _)) = leading.find(|(interface, _)| is_unused(interface)) else {
+    let leading = station.peers.iter().filter(|(_, to)| *to == peer.text);
+    let mut unused: Vec<&str> = leading.map(|(interface, _)| *interface).collect();
+    unused.retain(|interface| !station.taken.contains(interface));
+    let is_named = |interface: &&&str| Some(**interface) == named;
+    let Some(&interface) = unused.iter().find(is_named).or(unused.first()) else {
         let what = format!("link {link}: {}: has no interface-peer for {}", own.text, peer.text);
         return draft.error(own.at, what);
     };
     station.taken.push(interface);
-    let configured = station.interfaces.iter().filter(|(name, _)| name == interface);
+    let configured = station.interfaces.iter().filter(|(name, _)| *name == interface);
     let lines = match draft.is_switch(&station.name) {
         true => Vec::new(),
         false => configured.flat_map(|(_, lines)| lines.clone()).collect(),
@@ -456,7 +526,7 @@ fn impairments_of_ends(
     name: &Word,
     settings: &[(Word, Word)],
 ) -> Read<[Impairments; 2]> {
-    const OTHERS: [&str; 3] = ["nodes", "color", "width"];
+    const OTHERS: [&str; 4] = ["nodes", "ifaces", "color", "width"];
     let mut impairments_of_ends = [Impairments::default(), Impairments::default()];
     for (key, value) in settings {
         // One value for both ends, or one for each.

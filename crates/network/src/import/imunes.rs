@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::draft::{forward, link, plain_name, Draft, Numbers, Position, Read};
+use super::draft::{forward, is_whole_processor, link, plain_name, Draft, Numbers, Position, Read};
+use super::json_text::{dedent, escape_line_breaks};
 use super::services::{self, Routing, Style, Wanted};
 use super::wlan;
 use crate::impair::Impairments;
@@ -56,13 +57,15 @@ struct Station {
 #[derive(Default, Clone)]
 struct Interface {
     name: String,
+    /// Whether it is there without a link.
+    is_physical: bool,
     mac: Option<Spanned<String>>,
     ipv4: Vec<Spanned<String>>,
     ipv6: Vec<Spanned<String>>,
 }
 
 pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
-    let whole: Topology = topology::parse(&draft.name, text)?;
+    let whole: Topology = topology::parse(&draft.name, &escape_line_breaks(text))?;
     let mut stations = BTreeMap::new();
     for (id, settings) in &whole.nodes {
         let drawn = whole.gui.nodes.get(id).and_then(|node| node.get("iconcoords"));
@@ -72,6 +75,9 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
     }
     for (id, settings) in &whole.links {
         read_link(draft, id, settings, &whole, &stations)?;
+    }
+    for (id, station) in &stations {
+        make_dangling(draft, Position::from_location(whole.nodes[*id].defined), station)?;
     }
     wlan::complete_members(draft);
     for (id, station) in stations.iter().filter(|(_, station)| station.wants_routes) {
@@ -149,6 +155,11 @@ fn read_node(
             node.kind = NodeKind::Wlan;
             node.radio = Some(at.of(imunes_radio()));
         }
+        "ext" => {
+            let what = format!("node {}: type ext: its way to the host", station.name);
+            draft.leave_out(Position::from_location(kind.defined), what);
+        }
+        "filter" if passes_all(settings) => node.kind = NodeKind::Hub,
         // Half of a link that is drawn on two canvases.
         "pseudo" => return Ok(None),
         other => {
@@ -174,6 +185,25 @@ fn read_node(
         read_setting(draft, &mut station, key, value, settings);
     }
     Ok(Some(station))
+}
+
+/// Whether a filter passes all frames between its two interfaces.
+fn passes_all(settings: &Settings) -> bool {
+    let ifaces = settings.get("ifaces").and_then(|ifaces| ifaces.value.as_object());
+    let ports: Vec<(String, Vec<String>)> = (ifaces.into_iter().flat_map(|all| all.values()))
+        .map(|port| {
+            let name = port.get("name").map(text).unwrap_or_default();
+            let rules = port.get("filter_rules").map(text).unwrap_or_default();
+            let words = rules.split(['{', '}', ' ']).filter(|word| !word.is_empty());
+            (name, words.map(str::to_string).collect())
+        })
+        .collect();
+    let [(one, of_one), (other, of_other)] = &ports[..] else { return false };
+    let sends_to = |rules: &[String], to: &String| match rules {
+        [_, rest @ ..] => rest == ["action", "match_hook", "action_data", to.as_str()],
+        [] => false,
+    };
+    sends_to(of_one, other) && sends_to(of_other, one)
 }
 
 /// IMUNES' wireless network: 54 Mbit/s, and bit errors of (d/500)^30 at the distance d. A frame of 1500 bytes has none with a probability
@@ -218,7 +248,11 @@ fn read_setting(
                 draft.leave_out(at, format!("node {name}: routing daemon {model}"));
             }
         }
-        "router_config" if is_on(all.get("custom_enabled")) => {}
+        // A router of the model `static` keeps the protocols that it had before.
+        "router_config" if is_on(all.get("custom_enabled")) || has_model(all, "static") => {}
+        "cpu" if is_whole_processor(&text(&value.value)) => {}
+        // FreeBSD's file system of all nodes.
+        "snapshot" if text(&value.value) == "vroot/vroot@clean" => {}
         "router_config" => {
             let protocols = protocols(&value.value);
             station.services.extend(protocols.iter().map(|one| Wanted::plain(at, one)));
@@ -247,6 +281,10 @@ fn read_setting(
         "custom_configs" => {}
         other => draft.leave_out(at, format!("node {name}: {other} {}", value.value)),
     }
+}
+
+fn has_model(settings: &Settings, model: &str) -> bool {
+    settings.get("model").is_some_and(|one| text(&one.value) == model)
 }
 
 fn exec(draft: &mut Draft, at: Position, node: &str, line: String) {
@@ -300,11 +338,11 @@ fn script(config: &Value) -> Option<String> {
     Some(format!("{shell} -s <<'END-OF-FILE'\n{}\nEND-OF-FILE", lines.trim_matches('\n')))
 }
 
-/// Returns the text of a custom configuration.
+/// Returns the text of a custom configuration. Its author may have indented all of it as JSON.
 fn config_text(config: &Value) -> String {
     match config.get("custom_config") {
         Some(Value::Array(lines)) => lines.iter().map(text).collect::<Vec<_>>().join("\n"),
-        Some(one) => text(one),
+        Some(one) => dedent(&text(one)),
         None => String::new(),
     }
 }
@@ -335,6 +373,7 @@ fn read_interfaces(draft: &mut Draft, all: &Spanned<Value>, station: &mut Statio
         };
         let mut interface = Interface {
             name: get("name").unwrap_or_else(|| id.clone()),
+            is_physical: get("type").is_none_or(|kind| kind == "phys"),
             mac: get("mac").map(|mac| at.of(mac)),
             ipv4: addresses("ipv4_addrs"),
             ipv6: addresses("ipv6_addrs"),
@@ -468,6 +507,17 @@ fn read_link(
         }
     }
     draft.add_link(at, made);
+    Ok(())
+}
+
+/// Makes the interfaces of a node whose link is left out, and those without a link.
+fn make_dangling(draft: &mut Draft, at: Position, station: &Station) -> Read<()> {
+    for interface in station.interfaces.values().filter(|interface| interface.is_physical) {
+        let first = |all: &[Spanned<String>]| all.first().cloned();
+        let addresses = [first(&interface.ipv4), first(&interface.ipv6), interface.mac.clone()];
+        let end = at.of(format!("{}:{}", station.name, interface.name));
+        draft.add_dangling(end, addresses)?;
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod core;
 mod draft;
 mod imn;
 mod imunes;
+mod json_text;
 mod kathara;
 mod netem;
 mod services;

@@ -15,6 +15,9 @@ use crate::units::{BitRate, Delay};
 /// Keys of the basic range model, in the order in which the oldest files give their values.
 pub(super) const BASIC_RANGE: [&str; 5] = ["range", "bandwidth", "jitter", "delay", "error"];
 
+/// A range that all positions are in.
+const EVERYWHERE: &str = "1000000000";
+
 /// A setting: its key, its value, and its place.
 pub(super) type Setting<'a> = (&'a str, &'a str, Position);
 
@@ -49,6 +52,37 @@ pub(super) fn basic_range(draft: &mut Draft, name: &str, settings: &[Setting]) -
         node.radio = Some(radio);
     }
     Ok(())
+}
+
+/// Gives the wlan `name` the settings of CORE's wireless network. There a pair of members has a loss that grows with their distance
+/// from `loss-range` on. Here all frames have the same, which is noted as left out.
+pub(super) fn wireless(draft: &mut Draft, name: &str, settings: &[Setting]) -> Read<()> {
+    let mut model = Vec::new();
+    for (key, value, at) in settings {
+        match *key {
+            "max-range" => model.push(("range", *value, *at)),
+            // Its links do not follow positions.
+            "movement" if *value == "0" => model.push(("range", EVERYWHERE, *at)),
+            "movement" | "loss-factor" => {}
+            "loss" => model.push(("error", *value, *at)),
+            "loss-range" => {
+                let number = |key: &str| {
+                    let found = settings.iter().find(|(one, _, _)| *one == key);
+                    found.and_then(|(_, value, _)| value.parse::<f64>().ok())
+                };
+                let grows = number("loss-range") < number("max-range");
+                if grows && number("loss-factor") != Some(0.0) {
+                    let what =
+                        format!("wlan {name}: loss that grows from a distance of {value} on");
+                    draft.leave_out(*at, what);
+                }
+            }
+            _ => model.push((*key, *value, *at)),
+        }
+    }
+    // The last of two ranges counts.
+    model.sort_by_key(|(key, value, _)| (*key == "range", *value == EVERYWHERE));
+    basic_range(draft, name, &model)
 }
 
 /// Adds the mobility script of the wlan `name`. `nodes` has the names of nodes by their numbers.

@@ -96,12 +96,13 @@ const SERVICES: [(&str, Kind); 49] = [
 ];
 
 /// CORE's default services for each kind of node.
-const DEFAULTS_OF_CORE: [(&str, &[&str]); 5] = [
+const DEFAULTS_OF_CORE: [(&str, &[&str]); 6] = [
     ("router", &["zebra", "OSPFv2", "OSPFv3", "vtysh", "IPForward"]),
     ("mdr", &["zebra", "OSPFv3MDR", "vtysh", "IPForward"]),
     ("prouter", &["zebra", "OSPFv2", "OSPFv3", "vtysh", "IPForward"]),
     ("PC", &["DefaultRoute"]),
     ("host", &["DefaultRoute", "SSH"]),
+    ("OVS", &["DefaultRoute", "SSH", "OvsService"]),
 ];
 
 /// Returns the services that CORE gives to a node of `kind` that names none.

@@ -52,13 +52,18 @@ impl Translated {
         for line in given.value.lines() {
             let is_inside = line.starts_with(char::is_whitespace);
             let words = line.trim();
-            if !is_inside && !words.is_empty() && !words.starts_with('!') {
+            // Nothing in a part begins so. Some indent the parts themselves.
+            let is_part = words.starts_with("router ");
+            if is_part || (!is_inside && !words.is_empty() && !words.starts_with('!')) {
                 part = words;
             }
             let is_comment = words.is_empty() || words.starts_with('!') || words.starts_with('#');
             let is_unknown = UNKNOWN_TO_FRR.iter().any(|known| words.starts_with(known))
                 || PARTS_OF_XORP.contains(&part);
-            if OWN_LOOPBACK.contains(&words) || (is_comment && words != "!") {
+            // IMUNES writes BGP's first line once more without the system, which Quagga skips.
+            let is_without_system = words == "router bgp" && given.value.contains("router bgp ");
+            let is_own = OWN_LOOPBACK.contains(&words) || is_without_system;
+            if is_own || (is_comment && words != "!") {
                 continue;
             }
             if is_unknown && !is_comment {

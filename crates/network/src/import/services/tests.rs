@@ -201,3 +201,36 @@ fn lines_below_an_interface_stay_there() {
         "{script}"
     );
 }
+
+/// A router of IMUNES with these settings.
+fn router_of_imunes(settings: &str) -> Imported {
+    let text = format!(
+        r#"{{"nodes": {{"n0": {{"type": "router", "name": "r", {settings}, "ifaces": {{"ifc0": {{"name": "eth0", "type": "phys"}}}}}}}}}}"#
+    );
+    read_text(Path::new("x.imn"), Format::Imn, &text).unwrap()
+}
+
+#[test]
+fn routers_of_the_model_static_run_no_daemons() {
+    let protocols = r#""router_config": "rip 1 ospf 0""#;
+    let read = router_of_imunes(&format!(r#""model": "frr", {protocols}"#));
+    assert!(exec(&read, "r")[0].contains("router rip\n"));
+    let read = router_of_imunes(&format!(r#""model": "static", {protocols}"#));
+    assert_eq!((exec(&read, "r"), left_out(&read)), (Vec::new(), Vec::new()));
+    let share = r#""cpu": "{min 0} {max 50} {weight 1}", "snapshot": "vroot/vroot@mine""#;
+    let read = router_of_imunes(&format!(r#""model": "static", {share}"#));
+    assert_eq!(left_out(&read).len(), 2, "{read:?}");
+}
+
+/// IMUNES writes `router bgp` before the lines that the user gave.
+#[test]
+fn a_part_without_system_is_skipped_and_indented_parts_are_known() {
+    let at = Position { line: 1, column: 1 };
+    let mut translated = Translated::default();
+    translated.add(&at.of(
+        "router bgp\nrouter bgp 7\n neighbor a\n    router ospf\n     router-id 1.1.1.1\n".into(),
+    ));
+    let text = "router bgp 7\n no bgp ebgp-requires-policy\n neighbor a\n router ospf\n ospf router-id 1.1.1.1\n";
+    assert_eq!(translated.text, text);
+    assert_eq!(daemons(text), ["zebra", "ospfd", "bgpd"]);
+}
