@@ -513,7 +513,7 @@ impl TopologyFile {
         links.map(|link| link.value.delay = Some(delay)).count()
     }
 
-    /// Gives all nodes the host's own files and processes.
+    /// Gives all nodes the host's own files and processes, and those binds whose places the host has.
     pub fn put_on_host(&mut self) {
         self.isolation = Isolation::Host;
         for node in self.topology.nodes.values_mut().map(|node| &mut node.value) {
@@ -522,6 +522,9 @@ impl TopologyFile {
             for bind in &mut node.binds {
                 bind.value = without_layer(&bind.value).0.to_string();
             }
+            let place =
+                |bind: &str| bind.split(':').nth(1).map(Path::new).is_some_and(Path::exists);
+            node.binds.retain(|bind| place(&bind.value));
         }
     }
 
