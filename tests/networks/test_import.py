@@ -32,6 +32,7 @@ def test_a_scenario_of_core():
         "lan",
         "pc",
         "phone",
+        "phone-eth0-nowhere",
         "web",
     }
     assert nodes["lan"]["kind"] == "switch" and nodes["lan"]["position"] == [400, 300]
@@ -44,8 +45,10 @@ def test_a_scenario_of_core():
     assert (links[0]["rate"], links[0]["delay"]) == ("100mbit", "1ms")
     assert links[0]["ipv6"] == ["2001:db8:1::1/64", None]
     assert links[1]["mac"] == ["02:00:00:aa:00:02", None]
+    # The interface at a link that is left out is there.
+    assert links[3]["endpoints"] == ["phone:eth0", "phone-eth0-nowhere:p0"]
     # Two elements, one for each direction, are one link.
-    assert len(links) == 3 and links[2]["endpoints"] == ["gate:eth1", "web:eth0"]
+    assert len(links) == 4 and links[2]["endpoints"] == ["gate:eth1", "web:eth0"]
     there, back = links[2]["from"]["gate:eth1"], links[2]["from"]["web:eth0"]
     assert (there["rate"], there["delay"], there["queue"]["packets"]) == ("2mbit", "20ms", 50)
     assert (back["rate"], back["delay"]) == ("512kbit", "5ms")

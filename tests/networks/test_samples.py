@@ -72,11 +72,21 @@ IMUNES = {
         pings=("r1", "10.0.0.2"),
         has=("router bgp 1\\n no bgp ebgp-requires-policy\\n network 10.1.1.0/24",),
     ),
+    "of-imunes-2": Sample(
+        pings=("left", "10.0.1.1"),
+        has=(
+            "ip address replace 192.0.2.1/32 dev lo",
+            "'gate-eth1-nowhere:p0'",
+        ),
+    ),
+    "rstp-of-imunes-2": Sample(
+        pings=("left", "10.0.0.1"), has=("'stp': True", "['sw:e3', 'sw2:e2']")
+    ),
     "unlinked-interface": Sample(
         pings=("pc1", "10.0.1.1"), has=("'r1:eth1', 'r1-eth1-nowhere:p0'",)
     ),
     "services": Sample(
-        ("service telnet", "cpu", "ber 1000", "jitter_upstream"),
+        ("cpu", "ber 1000", "jitter_upstream"),
         ("www", "10.0.0.21"),
         ("'image': 'imunes/template'",),
     ),
@@ -110,10 +120,6 @@ CORE4 = {
     "loop-of-switches": Sample(pings=N1, has=("'stp': True",)),
     "annotations": Sample(pings=N1),
     "names-of-hosts": Sample(pings=("left", "10.0.0.21")),
-    "of-imunes-2": Sample(
-        pings=("left", "10.0.1.1"),
-        has=("'stp': True", "ip address replace 192.0.2.1/32 dev lo", "'gate-eth1-nowhere:p0'"),
-    ),
     "unnamed-values": Sample(pings=N1, has=("bash greet.sh",)),
 }
 

@@ -276,8 +276,8 @@ pub(super) fn forward(at: Position, node: &mut Node) {
 /// router.
 pub(super) fn first_of_network(address: &str) -> Option<IpAddr> {
     let (address, length) = address.split_once('/')?;
-    let length: u32 = length.parse().ok()?;
-    let first = match address.parse().ok()? {
+    let (address, length): (IpAddr, u32) = (address.parse().ok()?, length.parse().ok()?);
+    let first = match address {
         IpAddr::V4(v4) if length < 31 => {
             IpAddr::V4((u32::from(v4) & !(u32::MAX >> length) | 1).into())
         }
@@ -286,7 +286,7 @@ pub(super) fn first_of_network(address: &str) -> Option<IpAddr> {
         }
         _ => return None,
     };
-    (first.to_string() != address).then_some(first)
+    (first != address).then_some(first)
 }
 
 /// Gives `node` the default routes over the networks of its first interface that has addresses.

@@ -81,9 +81,10 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
             wlan::ns2script(draft, name, settings, &numbers)?;
         }
     }
-    for station in &stations {
+    for station in &mut stations {
         make_dangling(draft, station)?;
         add_loopback_addresses(draft, station);
+        complete_ospf6(station);
     }
     wlan::complete_members(draft);
     for station in stations {
@@ -132,6 +133,19 @@ fn make_dangling(draft: &mut Draft, station: &Station) -> Read<()> {
         draft.add_dangling(end, addresses)?;
     }
     Ok(())
+}
+
+/// Gives OSPFv3 its interfaces, where a configuration has none: IMUNES adds all of them.
+fn complete_ospf6(station: &mut Station) {
+    let Some(routing) = &mut station.routing else { return };
+    let is_on = routing.value.lines().any(|line| line == "router ospf6");
+    let has_area = |line: &str| line.starts_with("interface ") && line.contains(" area ");
+    if !is_on || routing.value.lines().any(|line| has_area(line.trim())) {
+        return;
+    }
+    for (interface, _) in &station.peers {
+        routing.value += &format!("!\ninterface {interface}\n ipv6 ospf6 area 0.0.0.0\n");
+    }
 }
 
 /// Gives the loopback interface its addresses but the ones that it has anyway.
@@ -425,7 +439,8 @@ fn read_config<'a>(text: &Word<'a>, station: &mut Station<'a>) {
             "!" => in_interface = false,
             // In CORE 4 this is the name that people know. Links use the id.
             "hostname" => station.name = rest.trim().to_string(),
-            "interface" => {
+            // Below `router ospf6` such a line is OSPFv3's.
+            "interface" if !rest.contains(" area ") => {
                 in_interface = true;
                 station.interfaces.push((rest.trim(), Vec::new()));
             }

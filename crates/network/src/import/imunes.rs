@@ -9,7 +9,7 @@ use serde_saphyr::Spanned;
 
 use super::draft::{forward, is_whole_processor, link, plain_name, Draft, Numbers, Position, Read};
 use super::json_text::{dedent, escape_line_breaks};
-use super::services::{self, Routing, Style, Wanted};
+use super::services::{self, Routing, Style, Translation, Wanted};
 use super::wlan;
 use crate::impair::Impairments;
 use crate::topology::{self, Node, NodeKind, Radio};
@@ -39,6 +39,18 @@ struct Gui {
 /// Keys of a node or a link that only say how it is drawn.
 const DRAWN: [&str; 8] =
     ["canvas", "labelcoords", "icon", "color", "width", "label", "customIcon", "direct"];
+
+/// Keys of a node that are read with others, and the timers of a spanning tree.
+const KNOWN: [&str; 8] = [
+    "type",
+    "name",
+    "ifaces",
+    "iconcoords",
+    "auto_default_routes",
+    "custom_enabled",
+    "custom_selected",
+    "bridge",
+];
 
 /// A node in the draft, with what links and routes need.
 #[derive(Default)]
@@ -139,7 +151,6 @@ fn read_node(
         ..Station::default()
     };
     match text(&kind.value).as_str() {
-        // The routing part of a translator: what it translates is left out.
         "router" | "nat64" => {
             forward(at, &mut node);
             station.is_router = true;
@@ -155,10 +166,10 @@ fn read_node(
             node.kind = NodeKind::Wlan;
             node.radio = Some(at.of(imunes_radio()));
         }
-        "ext" => {
-            let what = format!("node {}: type ext: its way to the host", station.name);
-            draft.leave_out(Position::from_location(kind.defined), what);
-        }
+        "ext" => draft.leave_out(
+            Position::from_location(kind.defined),
+            format!("node {}: type ext: its way to the host", station.name),
+        ),
         "filter" if passes_all(settings) => node.kind = NodeKind::Hub,
         // Half of a link that is drawn on two canvases.
         "pseudo" => return Ok(None),
@@ -171,20 +182,22 @@ fn read_node(
     if draft.node(&station.name).is_some() {
         station.name = format!("{}-{id}", station.name);
     }
-    let drawn = settings.get("iconcoords").map(|one| &one.value).or(drawn);
-    let place: Vec<f64> =
-        drawn.map(list).into_iter().flatten().filter_map(|word| word.parse().ok()).collect();
-    node.position = place.try_into().ok();
+    node.position = position(settings.get("iconcoords").map(|one| &one.value).or(drawn));
     draft.add_node(at, &station.name, node)?;
     station.wants_routes = is_on(settings.get("auto_default_routes")) && !station.is_router;
-    // Interfaces come first: routes need them.
-    if let Some(interfaces) = settings.get("ifaces") {
-        read_interfaces(draft, interfaces, &mut station);
-    }
+    // Routes need the interfaces.
+    settings.get("ifaces").into_iter().for_each(|all| read_interfaces(draft, all, &mut station));
     for (key, value) in settings {
         read_setting(draft, &mut station, key, value, settings);
     }
     Ok(Some(station))
+}
+
+/// Returns the place at which a node is drawn.
+fn position(coordinates: Option<&Value>) -> Option<[f64; 2]> {
+    let words = coordinates.map(list).into_iter().flatten();
+    let numbers: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();
+    numbers.try_into().ok()
 }
 
 /// Whether a filter passes all frames between its two interfaces.
@@ -222,15 +235,7 @@ fn read_setting(
     let at = Position::from_location(value.defined);
     let name = &station.name.clone();
     match key {
-        "type"
-        | "name"
-        | "ifaces"
-        | "iconcoords"
-        | "auto_default_routes"
-        | "custom_enabled"
-        | "custom_selected"
-        | "bridge" => {}
-        drawn if DRAWN.contains(&drawn) => {}
+        known if KNOWN.contains(&known) || DRAWN.contains(&known) => {}
         _ if draft.is_switch(name) => {
             if !["", "0"].contains(&text(&value.value).as_str()) {
                 draft.leave_out(at, format!("node {name}: {key} {}", value.value));
@@ -261,30 +266,57 @@ fn read_setting(
             let named = list(&value.value);
             station.services.extend(named.iter().map(|one| Wanted::plain(at, one)));
         }
+        "nat64" if value.value.is_object() => {
+            let line = services::translate(name, &translation(&value.value));
+            exec(draft, at, name, line);
+        }
         "croutes4" | "croutes6" => {
             for route in routes(&value.value) {
                 exec(draft, at, name, format!("ip route replace {route}"));
             }
         }
         "custom_configs" if is_on(all.get("custom_enabled")) => {
-            for (kind, chosen) in custom(value, all.get("custom_selected")) {
-                let command = text(chosen.get("custom_command").unwrap_or(&Value::Null));
-                let is_routing =
-                    ["frrboot.sh", "quaggaboot.sh"].iter().any(|one| command.ends_with(one));
-                match script(&chosen) {
-                    Some(line) => exec(draft, at, name, line),
-                    None if is_routing => station.routing = Some(at.of(config_text(&chosen))),
-                    None => draft.leave_out(at, format!("node {name}: {kind} for {command}")),
-                }
-            }
+            read_custom(draft, station, value, all.get("custom_selected"));
         }
         "custom_configs" => {}
         other => draft.leave_out(at, format!("node {name}: {other} {}", value.value)),
     }
 }
 
+/// Returns the translation of a NAT64.
+fn translation(settings: &Value) -> Translation {
+    let get = |key: &str| settings.get(key);
+    let mappings = get("tayga_mappings").and_then(Value::as_array);
+    Translation {
+        pool: get("tayga_ipv4_pool").map_or_else(|| "192.168.64.0/24".into(), text),
+        prefix: get("tayga_ipv6_prefix").map_or_else(|| "2001::/96".into(), text),
+        mappings: mappings.into_iter().flatten().map(text).collect(),
+    }
+}
+
 fn has_model(settings: &Settings, model: &str) -> bool {
     settings.get("model").is_some_and(|one| text(&one.value) == model)
+}
+
+/// Reads the chosen configurations of a node: for a shell, or for routing daemons.
+fn read_custom(
+    draft: &mut Draft,
+    station: &mut Station,
+    all: &Spanned<Value>,
+    selected: Option<&Spanned<Value>>,
+) {
+    let at = Position::from_location(all.defined);
+    for (kind, chosen) in custom(all, selected) {
+        let command = text(chosen.get("custom_command").unwrap_or(&Value::Null));
+        let is_routing = ["frrboot.sh", "quaggaboot.sh"].iter().any(|one| command.ends_with(one));
+        match script(&chosen) {
+            Some(line) => exec(draft, at, &station.name, line),
+            None if is_routing => station.routing = Some(at.of(config_text(&chosen))),
+            None => {
+                draft.leave_out(at, format!("node {}: {kind} for {command}", station.name));
+            }
+        }
+    }
 }
 
 fn exec(draft: &mut Draft, at: Position, node: &str, line: String) {

@@ -28,7 +28,10 @@ pub(super) fn configure(script: &mut Script, config: &str) {
 /// Adds the lines that start `daemons`, and give them their configuration.
 pub(super) fn start(script: &mut Script, daemons: &[&str]) {
     script.line(&format!("for one in {}; do $one -d || exit; done", daemons.join(" ")));
-    script.line("vtysh -b");
+    // Its last line says only that a line failed.
+    script.line("read=$(vtysh -b 2>&1) || {");
+    script.line("status=$?; echo \"$read\" | grep -v '^Configuration file'; exit $status");
+    script.line("}");
 }
 
 /// Returns the script that starts FRR in a node of containerlab's kind `frr`. `daemons` are those besides [`ALWAYS`]; without

@@ -17,12 +17,14 @@ mod script;
 mod servers;
 #[cfg(test)]
 mod tests;
+mod translation;
 mod wanted;
 
 use super::draft::{default_routes, forward, Draft, Position};
 pub(super) use frr::{frr, is_daemon};
 use routing::{Protocol, Router};
 use script::Script;
+pub(super) use translation::{translate, Translation};
 use wanted::Host;
 pub(super) use wanted::{Files, Routing, Style, Wanted};
 
@@ -42,8 +44,8 @@ enum Kind {
     Custom,
 }
 
-/// The services by their names in CORE and, for `rip` to `bgp`, `ssh`, `ftp` and `tcpdump`, in IMUNES.
-const SERVICES: [(&str, Kind); 49] = [
+/// The services by their names in CORE and, for `rip` to `bgp`, `ssh`, `ftp`, `telnet` and `tcpdump`, in IMUNES.
+const SERVICES: [(&str, Kind); 50] = [
     ("IPForward", Kind::Forward),
     ("DefaultRoute", Kind::DefaultRoute),
     ("DefaultMulticastRoute", Kind::Program(routes::multicast)),
@@ -83,6 +85,7 @@ const SERVICES: [(&str, Kind); 49] = [
     ("ssh", Kind::Program(servers::ssh)),
     ("FTP", Kind::Program(servers::ftp)),
     ("ftp", Kind::Program(servers::ftp)),
+    ("telnet", Kind::Program(servers::telnet)),
     ("HTTP", Kind::Program(servers::http)),
     ("radvd", Kind::Program(routes::radvd)),
     ("ucarp", Kind::Program(servers::ucarp)),

@@ -17,7 +17,7 @@ const DAEMONS: [(&str, &str); 8] = [
 ];
 
 /// Beginnings of lines that Quagga's extension for MANETs and XORP know, and FRR does not.
-const UNKNOWN_TO_FRR: [&str; 7] = [
+const UNKNOWN_TO_FRR: [&str; 8] = [
     "instance-id ",
     "ip mfea",
     "ipv6 ospf6 instance-id ",
@@ -25,7 +25,10 @@ const UNKNOWN_TO_FRR: [&str; 7] = [
     "ipv6 ospf6 twohoprefresh ",
     "ipv6 ospf6 adjacencyconnectivity ",
     "ipv6 ospf6 lsafullness ",
+    "ipv6 ospf6 diffhellos",
 ];
+/// Parts, and the protocol of the other family whose routes they have in CORE's Quagga alone.
+const OTHER_FAMILY: [(&str, &str); 2] = [("router ospf", "ospf6"), ("router ospf6", "ospf")];
 /// Protocols of XORP's PIM, whose parts FRR does not have. There PIM is set at interfaces.
 const PARTS_OF_XORP: [&str; 3] = ["router mfea", "router igmp", "router pim"];
 /// Addresses of the loopback interface that each node has.
@@ -55,18 +58,17 @@ impl Translated {
             // Nothing in a part begins so. Some indent the parts themselves.
             let is_part = words.starts_with("router ");
             if is_part || (!is_inside && !words.is_empty() && !words.starts_with('!')) {
+                self.leave_part(part, words);
                 part = words;
             }
             let is_comment = words.is_empty() || words.starts_with('!') || words.starts_with('#');
-            let is_unknown = UNKNOWN_TO_FRR.iter().any(|known| words.starts_with(known))
-                || PARTS_OF_XORP.contains(&part);
             // IMUNES writes BGP's first line once more without the system, which Quagga skips.
             let is_without_system = words == "router bgp" && given.value.contains("router bgp ");
             let is_own = OWN_LOOPBACK.contains(&words) || is_without_system;
             if is_own || (is_comment && words != "!") {
                 continue;
             }
-            if is_unknown && !is_comment {
+            if is_unknown(part, words) && !is_comment {
                 self.left_out.push((at, words.to_string()));
                 continue;
             }
@@ -82,7 +84,23 @@ impl Translated {
                 self.text += " no bgp ebgp-requires-policy\n";
             }
         }
+        self.leave_part(part, "");
     }
+
+    /// Ends `part` before the line `next`. FRR takes an interface behind OSPFv3's part for one of its lines.
+    fn leave_part(&mut self, part: &str, next: &str) {
+        if part == "router ospf6" && !["exit", "router ospf6"].contains(&next) {
+            self.text += "exit\n";
+        }
+    }
+}
+
+/// Whether FRR does not have a line, `words`, of a part.
+fn is_unknown(part: &str, words: &str) -> bool {
+    let routes_of = words.strip_prefix("redistribute ").and_then(|rest| rest.split(' ').next());
+    UNKNOWN_TO_FRR.iter().any(|known| words.starts_with(known))
+        || PARTS_OF_XORP.contains(&part)
+        || OTHER_FAMILY.iter().any(|(of, other)| *of == part && routes_of == Some(*other))
 }
 
 /// Whether the configuration has a part of the protocol.

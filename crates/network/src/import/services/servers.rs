@@ -35,6 +35,18 @@ pub(super) fn ftp(host: &Host) -> Script {
     script
 }
 
+/// inetd, which starts telnetd for each connection.
+pub(super) fn telnet(host: &Host) -> Script {
+    let mut script = Script::new(host, "telnet", &["inetutils-inetd", "telnetd"]);
+    script.file(
+        "/etc/inetd.conf",
+        "telnet stream tcp nowait root /usr/sbin/telnetd telnetd\n\
+         telnet stream tcp6 nowait root /usr/sbin/telnetd telnetd",
+    );
+    script.line("inetutils-inetd -p /run/inetd.pid /etc/inetd.conf");
+    script
+}
+
 const APACHE: &str = "\
 ServerRoot /etc/apache2
 PidFile /run/apache2.pid

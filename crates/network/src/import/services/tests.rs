@@ -90,7 +90,7 @@ fn texts_of_quagga_become_those_of_frr() {
     assert_eq!(
         translated.text,
         "hostname x\nrouter bgp 65001\n no bgp ebgp-requires-policy\n neighbor 10.0.0.2 remote-as 65002\n!\n\
-         router ospf6\n ospf6 router-id 10.0.0.1\n!\n!\ninterface lo\n ip address 10.9.9.9/32\n ip pim\n!\n\
+         router ospf6\n ospf6 router-id 10.0.0.1\n!\nexit\n!\ninterface lo\n ip address 10.9.9.9/32\n ip pim\n!\n\
          ip route 10.1.0.0/16 10.0.0.3\n"
     );
     let lines: Vec<&str> = translated.left_out.iter().map(|(_, line)| line.as_str()).collect();
@@ -220,6 +220,47 @@ fn routers_of_the_model_static_run_no_daemons() {
     let share = r#""cpu": "{min 0} {max 50} {weight 1}", "snapshot": "vroot/vroot@mine""#;
     let read = router_of_imunes(&format!(r#""model": "static", {share}"#));
     assert_eq!(left_out(&read).len(), 2, "{read:?}");
+}
+
+/// An IPv6 address has several spellings. A line of OSPFv3 begins like the part of an interface.
+#[test]
+fn lines_of_core_4_are_understood() {
+    let text = "node n1 {\n type router\n model OVS\n network-config {\n\thostname r\n\t!\n\tinterface eth0\n\t ipv6 address 2001:0::1/64\n\t!\n\t\
+        router ospf6\n\t router-id 10.0.0.2\n\t interface eth0 area 0.0.0.0\n\t!\n }\n interface-peer {eth0 n2}\n}\n\
+        node n2 {\n type lanswitch\n interface-peer {e0 n1}\n}\nlink l1 {\n nodes {n1 n2}\n}\n";
+    let read = read_text(Path::new("x.imn"), Format::Imn, text).unwrap();
+    let [routing, ssh] = &exec(&read, "r")[..] else { panic!("{read:?}") };
+    let part = "router ospf6\n ospf6 router-id 10.0.0.2\n interface eth0 area 0.0.0.0\nexit\n";
+    assert!(routing.contains(part) && !routing.contains("ipv6 ospf6 area"), "{routing}");
+    assert!(ssh.contains("services: SSH"), "{ssh}");
+    assert_eq!(left_out(&read), ["node r: service OvsService"]);
+}
+
+#[test]
+fn imunes_has_a_translator_and_telnet() {
+    let read = router_of_imunes(
+        r#""services": ["telnet"], "nat64": {"tayga_ipv4_pool": "10.64.0.0/24", "tayga_mappings": ["10.64.0.9 a::9"]}"#,
+    );
+    let [nat64, telnet] = &exec(&read, "r")[..] else { panic!("{read:?}") };
+    for part in ["ipv4-addr 10.64.0.0\n", "prefix 2001::/96\n", "map 10.64.0.9 a::9\n"] {
+        assert!(nat64.contains(part), "{nat64}");
+    }
+    assert!(nat64.contains("ip route replace 10.64.0.0/24 dev tun0"), "{nat64}");
+    assert!(telnet.contains("inetutils-inetd -p /run/inetd.pid"), "{telnet}");
+    assert_eq!(left_out(&read), [""; 0]);
+}
+
+/// CORE's Quagga has OSPFv3 for IPv4, whose routes OSPF can have. IMUNES runs OSPFv3 at all interfaces.
+#[test]
+fn redistribution_between_families_is_left_out() {
+    let text = "node n1 {\n type router\n model static\n network-config {\n\thostname r\n\t!\n\tinterface eth0\n\t ip address 10.0.0.1/24\n\t!\n\t\
+        router ospf\n\t redistribute ospf6 metric-type 1\n\t redistribute rip\n\t!\n\trouter ospf6\n\t redistribute ospf\n\t redistribute ripng\n\t!\n }\n \
+        interface-peer {eth0 \"\"}\n}\n";
+    let read = read_text(Path::new("x.imn"), Format::Imn, text).unwrap();
+    let script = &exec(&read, "r")[0];
+    assert!(script.contains("router ospf6\n redistribute ripng\n!\nexit\ninterface eth0\n ipv6 ospf6 area 0.0.0.0\n"), "{script}");
+    let of = |line: &str| format!("node r: routing: redistribute {line}");
+    assert_eq!(left_out(&read), [of("ospf6 metric-type 1"), of("ospf")]);
 }
 
 /// IMUNES writes `router bgp` before the lines that the user gave.
