@@ -24,6 +24,9 @@ pub(super) fn write(plan: &NetworkPlan, left_out: &mut Vec<String>) -> String {
         quoted(&plan.name)
     );
     for (name, kind) in &plan.switches {
+        if *kind == SwitchKind::SpanningTree {
+            left_out.push(format!("node {name}: stp"));
+        }
         let kind = match kind {
             SwitchKind::Hub => "HUB\"",
             SwitchKind::Wlan { .. } => "WIRELESS_LAN\" model=\"basic_range\"",

@@ -8,24 +8,13 @@ use std::path::Path;
 use serde_json::Value;
 
 use functions::{call, display, is_true};
-use parse::{Operand, Part, Pipeline};
-
-use crate::import::draft::Position;
+use parse::{Filled, Operand, Part, Pipeline};
 
 /// Most bytes of a topology that a template makes.
 const MAX_OUTPUT_LEN: usize = 16 << 20;
 
 /// Most rounds of all of its ranges together.
 const MAX_ROUNDS: usize = 1_000_000;
-
-/// An error in a template, with its position.
-#[derive(Debug)]
-pub(super) struct TemplateError {
-    pub at: Position,
-    pub what: String,
-}
-
-type Filled<T> = Result<T, TemplateError>;
 
 /// Returns the file with the variables of the template at `file`, and its text: containerlab looks for `NAME_vars` beside `NAME`.
 pub(super) fn variables_beside(file: &Path) -> Option<(String, String)> {

@@ -2,11 +2,19 @@
 
 use serde_json::Value;
 
-use super::{Filled, TemplateError};
 use crate::import::draft::Position;
 
 /// Most blocks within each other.
 const MAX_NESTING: usize = 64;
+
+/// An error in a template, with its position.
+#[derive(Debug)]
+pub(crate) struct TemplateError {
+    pub at: Position,
+    pub what: String,
+}
+
+pub(super) type Filled<T> = Result<T, TemplateError>;
 
 /// A piece of a template.
 #[derive(Debug)]
