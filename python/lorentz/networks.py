@@ -216,9 +216,9 @@ class Network:
         or `net.pingAll()`, against classes that note what it builds. Commands that it has given to
         nodes until then become their `exec`; its commands of the host do not run. `topo`: instead
         one of its `topos`, as `mn --custom FILE --topo NAME,4` takes it. `arguments`: those of the
-        program. `keep_going` is set. Unless `isolation` says otherwise, each node has a private layer
-        over the host's files, and the program's folder. Raises WrongInputError with the line if the
-        program fails or makes no network.
+        program. `keep_going` is set. Unless `isolation` says otherwise, each node has a private
+        layer over the host's files, and the program's folder. Raises WrongInputError with the line
+        if the program fails or makes no network.
         """
         from lorentz.mininet_programs import read
 

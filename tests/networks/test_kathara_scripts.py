@@ -75,7 +75,7 @@ def test_machines_see_the_common_directory(tmp_path):
         assert lab.done.stderr == ""
         assert lab.output("a") == lab.output("b") == "for all\n"
         assert lab.run("a", "cat", "/shared/note") == "of a\n"
-        # What a machine writes there goes with it.
+        # A machine's own changes go with it.
         assert lab.run("b", "cat", "/shared/note") == "for all\n"
     assert (tmp_path / "shared/note").read_text() == "for all\n"
 

@@ -1,4 +1,4 @@
-"""The kernel's timers of neighbours, fragments and connection tracking go by the network's clock."""
+"""The kernel's timers of neighbours, fragments and others go by the network's clock."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ impl Request {
         let no_criu = |found| CheckpointRefused::NoCriu { found };
         let version = match self.ask_version() {
             Ok(version) => version,
-            // What it is instead, its own command line tells.
+            // Its own command line tells whether it is a CRIU at all.
             Err(error) => match installed::find() {
                 Err(found) => return Err(no_criu(found).into()),
                 Ok(_) => anyhow::bail!("CRIU: {error}"),

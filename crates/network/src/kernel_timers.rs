@@ -151,7 +151,7 @@ pub(crate) struct KernelTimers {
     pub refused: Option<String>,
 }
 
-/// What is needed to set the timers of a node.
+/// A node whose timers are to be set.
 struct NodeTimers {
     own: OwnSettings,
     /// The keys of the settings that the topology file gives.

@@ -153,7 +153,7 @@ impl Runner<'_> {
     }
 }
 
-/// What those who wait for the lines have been told.
+/// The results of the lines so far, and the caller that hears of them.
 struct Told<'a> {
     policy: ExecPolicy,
     progress: &'a dyn Fn(Step),
