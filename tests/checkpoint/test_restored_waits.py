@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
+import threading
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from framework import build, checkpoints
 from framework.checkpoints import Restored, save
 from framework.oracle import HostNoise
-from framework.running import Inside, Line
+from framework.running import Inside, Line, Native
 
 #: Length of each wait, virtual s, and of the part before the checkpoint.
 LENGTH = 6.0
@@ -45,20 +46,53 @@ IDS = [f"{rate}-{'beside' if away == BESIDE else f'{away}s'}" for rate, away in 
 LATE = 0.005
 
 
+class Peers:
+    """Runs the same program natively, again and again while the block runs: how late this machine
+    ends sixteen waits at once."""
+
+    #: Length of its waits, s.
+    LENGTH = 1.0
+
+    def __init__(self) -> None:
+        self.worst = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Peers:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            with Native([build.c("checkpoint/waits"), str(self.LENGTH)]) as native:
+                native.succeed()
+                done = native.lines(ev="done")
+                late = [float(line["elapsed"]) - self.LENGTH for line in done]
+                late += [float(line["late"]) for line in native.lines(ev="phase")]
+                self.worst = max(self.worst, *late)
+
+
 @functools.cache
 def run(rate: str, away: float) -> tuple[list[list[Line]], float]:
     """Runs the program over a checkpoint. Returns the lines of each life to its end, and the
     machine's own lateness."""
     checkpoints.criu()
     speed = float(Fraction(rate))
-    folder = Path(tempfile.mkdtemp(prefix="lorentz-checkpoint-"))
     options = ["--leave-running"] if away == BESIDE else []
-    with HostNoise() as noise:
+    with (
+        tempfile.TemporaryDirectory(prefix="lorentz-checkpoint-") as folder,
+        HostNoise() as noise,
+        Peers() as peers,
+    ):
         program = (build.c("checkpoint/waits"), str(LENGTH))
         with Inside(*program, rate=rate) as inside:
             inside.line(ev="ready")
             time.sleep(BEFORE / speed)
-            directory = save(inside, folder / "saved", *options)
+            directory = save(inside, Path(folder) / "saved", *options)
             if away != BESIDE:
                 inside.finish()
                 time.sleep(away)
@@ -68,8 +102,9 @@ def run(rate: str, away: float) -> tuple[list[list[Line]], float]:
                 restored.wait_until_ended()
                 if away == BESIDE:
                     inside.succeed()
-                    return [inside.lines(), restored.lines()], noise.worst
-                return [inside.lines() + restored.lines()], noise.worst
+                    return [inside.lines(), restored.lines()], max(noise.worst, peers.worst)
+                lines = inside.lines() + restored.lines()
+                return [lines], max(noise.worst, peers.worst)
 
 
 @pytest.mark.parametrize("rate, away", RUNS, ids=IDS)

@@ -156,12 +156,22 @@ impl<'a> Subject<'a> {
             [] => return refused("no program runs in it"),
             _ => return refused("several programs run beside one another ('exec', or orphans); only one and its descendants can be checkpointed"),
         };
+        if processes.iter().any(|one| one.first_thread_has_ended() && !one.has_ended()) {
+            return refused(
+                "the first thread of a program has ended while others run, which CRIU cannot save",
+            );
+        }
         let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
         if let Some(terminal) = streams::terminal(&pids) {
             let advice = "a restored program has no terminal; start it with its standard streams in files or pipes";
             return refused(&format!("a program has {terminal} open; {advice}"));
         }
         Ok(Subject { container, group, root, was_frozen: clock.is_frozen(), parts })
+    }
+
+    /// The container's name.
+    pub fn name(&self) -> &str {
+        self.container.name()
     }
 
     /// Makes the process that cleans up if this one is killed. The container either is in the complete directory or goes on.

@@ -14,9 +14,12 @@
 //! Until `migrate` commits, a failure on either side lets the container go on here, and nothing is left there. From then on nobody
 //! can know whether it runs there if the connection breaks. It stays frozen here then, and the user decides.
 
-use std::fs::{self, File};
+use std::collections::hash_map::RandomState;
+use std::fs::{self, DirBuilder, File};
+use std::hash::{BuildHasher, Hasher};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{bail, Context};
@@ -61,31 +64,52 @@ pub fn migrate(container: &Container, options: &MigrateOptions) -> anyhow::Resul
     outlive_connection()?;
     let subject = Subject::of(container)?;
     let criu = installed::locate().map_err(|found| CheckpointRefused::NoCriu { found })?;
-    let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir()?;
-    let committed = scratch.path().join(COMMITTED);
-    let place = Place::beside(&scratch.path().join("checkpoint"))?;
+    let scratch = new_scratch_path();
+    let committed = scratch.join(COMMITTED);
+    // It must be there before the directory.
     let guard = Guard::start(|| {
         if !committed.exists() {
             subject.go_on()?;
         }
-        Ok(fs::remove_dir_all(scratch.path())?)
+        Ok(fs::remove_dir_all(&scratch)?)
     })?;
+    let done = migrate_through(&scratch, &committed, &subject, &criu, &guard, options);
+    let _ = fs::remove_dir_all(&scratch);
+    guard.disarm();
+    done
+}
+
+/// A path in the directory for temporary files that nobody can foresee.
+fn new_scratch_path() -> PathBuf {
+    let random = RandomState::new().build_hasher().finish();
+    std::env::temp_dir().join(format!("{SCRATCH}{random:016x}"))
+}
+
+fn migrate_through(
+    scratch: &Path,
+    committed: &Path,
+    subject: &Subject,
+    criu: &Path,
+    guard: &Guard,
+    options: &MigrateOptions,
+) -> anyhow::Result<()> {
+    DirBuilder::new().mode(0o700).create(scratch)?;
+    let place = Place::beside(&scratch.join("checkpoint"))?;
+    let name = subject.name();
     let sent = subject
-        .dump(&criu, &place, &guard, CheckpointOptions::default())
-        .and_then(|()| Receiver::start(options, container.name()))
+        .dump(criu, &place, guard, CheckpointOptions::default())
+        .and_then(|()| Receiver::start(options, name))
         .and_then(|mut receiver| {
             receiver.send(&place.target)?;
             Ok(receiver)
         });
-    let done = match sent {
+    match sent {
         Ok(receiver) => {
-            File::create(&committed)?;
-            receiver.commit(container.name(), options.host).and_then(|()| subject.end())
+            File::create(committed)?;
+            receiver.commit(name, options.host).and_then(|()| subject.end())
         }
         Err(error) => subject.go_on().and(Err(error)),
-    };
-    guard.disarm();
-    done
+    }
 }
 
 /// `lorentz receive` at the other host.
@@ -165,9 +189,23 @@ pub fn receive(
 ) -> anyhow::Result<()> {
     outlive_connection()?;
     state.check_new_name(name)?;
-    let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir()?;
-    let guard = Guard::start(|| Ok(fs::remove_dir_all(scratch.path())?))?;
-    let dir = scratch.path().join("checkpoint");
+    let scratch = new_scratch_path();
+    let guard = Guard::start(|| Ok(fs::remove_dir_all(&scratch)?))?;
+    let done = receive_into(&scratch, state, name, wall, (input, output));
+    let _ = fs::remove_dir_all(&scratch);
+    guard.disarm();
+    done
+}
+
+fn receive_into(
+    scratch: &Path,
+    state: &StateDir,
+    name: &str,
+    wall: WallPolicy,
+    (input, output): (&mut impl Read, &mut impl Write),
+) -> anyhow::Result<()> {
+    DirBuilder::new().mode(0o700).create(scratch)?;
+    let dir = scratch.join("checkpoint");
     tar::Archive::new(&mut *input).unpack(&dir).context("receiving the checkpoint")?;
     let was_frozen = Whole::open(&dir)?.checkpoint.frozen;
     let (name, frozen, is_detached) = (Some(name), true, true);
@@ -180,7 +218,6 @@ pub fn receive(
     let ready = output.write_all(READY.as_bytes()).and_then(|()| output.flush());
     if let Err(error) = ready.map_err(Into::into).and_then(|()| await_go(input)) {
         trial.withdraw();
-        guard.disarm();
         return Err(error);
     }
     // A monitor that was killed cannot keep it.
@@ -188,7 +225,6 @@ pub fn receive(
     if !was_frozen {
         unfreeze(&container)?;
     }
-    guard.disarm();
     output.write_all(RUNNING.as_bytes())?;
     Ok(output.flush()?)
 }

@@ -20,6 +20,9 @@ pub fn check_attachable(state: &StateDir, pid: u32) -> Result<Process, AttachRef
     if process.has_ended() {
         return Err(AttachRefused::Zombie(pid));
     }
+    if process.first_thread_has_ended() {
+        return Err(AttachRefused::FirstThreadEnded(pid));
+    }
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     match status_number(&status, "Tgid:") {
         Some(process) if process != pid => {

@@ -184,6 +184,9 @@ pub enum AttachRefused {
     /// The process has ended, and its parent has not waited for it.
     #[error("PID {0}: has ended (zombie); expected a running process")]
     Zombie(u32),
+    /// The first thread of the process has ended. No system call can be made in its place.
+    #[error("PID {0}: its first thread has ended, and others run; 'lorentz run' starts such a program in virtual time")]
+    FirstThreadEnded(u32),
     /// The number is that of a thread.
     #[error("PID {thread}: is a thread of process {process}; expected the process")]
     Thread {

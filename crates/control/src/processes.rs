@@ -35,8 +35,10 @@ pub struct Process {
     pub parent: u32,
     /// Its start, in the kernel's ticks since boot. Process id and start together identify a process for good.
     pub start_ticks: u64,
-    /// Its state: `R` running, `S` sleeping, `T` stopped, `Z` ended and not waited for, and so on.
+    /// The state of its first thread: `R` running, `S` sleeping, `T` stopped, `Z` ended and not waited for, and so on.
     pub state: char,
+    /// The number of its threads, the first one counted also when it has ended.
+    threads: u32,
     /// The kernel's short name for it.
     pub comm: String,
 }
@@ -68,12 +70,18 @@ impl Process {
             parent: fields.get(1)?.parse().ok()?,
             start_ticks: fields.get(19)?.parse().ok()?,
             state: fields.first()?.chars().next()?,
+            threads: fields.get(17)?.parse().ok()?,
             comm: comm.to_string(),
         })
     }
 
-    /// Whether the process has ended.
+    /// Whether the process has ended: all of its threads.
     pub fn has_ended(&self) -> bool {
+        self.first_thread_has_ended() && self.threads <= 1
+    }
+
+    /// Whether its first thread has ended. Others may go on (`pthread_exit` in `main`).
+    pub fn first_thread_has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 
@@ -195,7 +203,29 @@ impl FileId {
 /// Returns the file of the clock that process `pid` is on. `None` if the process is not in virtual time or has ended, or if the
 /// kernel does not allow the look.
 pub fn clock_of(pid: u32) -> Option<FileId> {
-    clock_by_lookup(pid).unwrap_or_else(|_| clock_by_maps(pid))
+    let clock_at = |number| clock_by_lookup(number).unwrap_or_else(|_| clock_by_maps(number));
+    clock_at(pid).or_else(|| clock_at(Some(shown_at(pid)).filter(|number| *number != pid)?))
+}
+
+/// Returns the number at which /proc shows the memory and the descriptors of process `pid`: that of another thread if the first one
+/// has ended while others run, else `pid`.
+pub fn shown_at(pid: u32) -> u32 {
+    living_thread(pid).unwrap_or(pid)
+}
+
+/// Returns a thread of process `pid` that runs although the first one has ended.
+fn living_thread(pid: u32) -> Option<u32> {
+    // Two links and one for each thread: cheap to look at, and most processes have one thread.
+    const LINKS_OF_TWO_THREADS: u64 = 4;
+    if fs::metadata(format!("/proc/{pid}/task")).ok()?.nlink() < LINKS_OF_TWO_THREADS {
+        return None;
+    }
+    let program = fs::read_link(format!("/proc/{pid}/exe"));
+    if !program.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return None;
+    }
+    let runs = |tid: &u32| Process::read(*tid).is_some_and(|one| !one.first_thread_has_ended());
+    threads_of(pid).find(runs)
 }
 
 /// Whether process `pid` has ended or is on a clock. A process in virtual time that executes a program is on no clock for a moment.
@@ -371,6 +401,18 @@ mod tests {
         assert_eq!(process.comm, "a) (b c");
         assert_eq!(process.start_ticks, 987_654);
         assert_eq!(Process::parse("42 (cut"), None);
+    }
+
+    #[test]
+    fn a_process_has_ended_when_all_its_threads_have() {
+        for (state, threads, has_ended) in
+            [('S', 1, false), ('Z', 1, true), ('Z', 3, false), ('X', 1, true), ('R', 2, false)]
+        {
+            let fields = format!("1 1 0 -1 0 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 5 0");
+            let process = Process::parse(&format!("42 (a) {state} {fields}")).unwrap();
+            assert_eq!((process.start_ticks, process.threads), (5, threads));
+            assert_eq!(process.has_ended(), has_ended, "{state} {threads}");
+        }
     }
 
     #[test]

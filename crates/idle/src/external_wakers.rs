@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixDatagram;
 
-use lorentz_control::processes;
+use lorentz_control::processes::{self, shown_at};
 use lorentz_syscalls::WaitsFor;
 use nix::sys::uio::{process_vm_readv, RemoteIoVec};
 use nix::unistd::Pid;
@@ -169,12 +169,13 @@ impl<'a> ExternalWakers<'a> {
     /// Looks for an external waker of `task`.
     pub fn examine(&mut self, task: &SleepingTask) -> WakerFinding {
         self.may_change = false;
-        let what = match waits_of(task, &mut self.cache.files) {
+        let pid = if task.thread == task.pid { task.pid } else { shown_at(task.pid) };
+        let what = match waits_of(task, pid, &mut self.cache.files) {
             Waits::Nothing => None,
             Waits::Unknown(what) => Some(what),
-            Waits::OnEpoll(fd) => self.waker_of_epoll(task.pid, fd),
+            Waits::OnEpoll(fd) => self.waker_of_epoll(pid, fd),
             Waits::On(descriptors) => {
-                descriptors.into_iter().find_map(|interest| self.waker_of(task.pid, interest, 0))
+                descriptors.into_iter().find_map(|interest| self.waker_of(pid, interest, 0))
             }
         };
         match what {
@@ -324,7 +325,8 @@ impl<'a> ExternalWakers<'a> {
 
 /// Returns the directions of a descriptor: both also if /proc does not say.
 fn directions_of(pid: u32, fd: u32) -> &'static [Direction] {
-    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+    let shown = shown_at(pid);
+    let text = fs::read_to_string(format!("/proc/{shown}/fdinfo/{fd}")).unwrap_or_default();
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
     match flags.map(|flags| flags as i32 & libc::O_ACCMODE) {
@@ -361,7 +363,8 @@ fn is_inside(
 
 /// Returns the descriptors of a process whose links are `kind[number]`, each with that number.
 fn descriptors_of(pid: u32, kind: &str) -> Vec<(u32, u64)> {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let shown = shown_at(pid);
+    let entries = fs::read_dir(format!("/proc/{shown}/fd")).into_iter().flatten().flatten();
     let found = entries.filter_map(|entry| {
         let target = fs::read_link(entry.path()).ok()?;
         let inode = number_in(&target.to_string_lossy(), kind)?;
@@ -403,8 +406,8 @@ fn interests(fd: u32, reads: bool, writes: bool) -> impl Iterator<Item = Interes
     reads.into_iter().chain(writes)
 }
 
-/// Returns the descriptors on which the system call waits in which `task` sleeps.
-fn waits_of(task: &SleepingTask, files: &mut ProcFiles) -> Waits {
+/// Returns the descriptors on which the system call waits in which `task` sleeps. /proc shows its process at `pid`.
+fn waits_of(task: &SleepingTask, pid: u32, files: &mut ProcFiles) -> Waits {
     let text = match files.read(task.pid, About::Call(task.thread)) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Waits::Nothing,
@@ -425,8 +428,8 @@ fn waits_of(task: &SleepingTask, files: &mut ProcFiles) -> Waits {
         WaitsFor::Tasks | WaitsFor::Connection => Waits::Nothing,
         WaitsFor::Readable => Waits::On(vec![Interest { fd, direction: Direction::Read }]),
         WaitsFor::Writable => Waits::On(vec![Interest { fd, direction: Direction::Write }]),
-        WaitsFor::Polled => polled(task.pid, arg(0), arg(1)),
-        WaitsFor::Selected => selected(task.pid, arg(0), arg(1), arg(2)),
+        WaitsFor::Polled => polled(pid, arg(0), arg(1)),
+        WaitsFor::Selected => selected(pid, arg(0), arg(1), arg(2)),
         WaitsFor::EpollSet => Waits::OnEpoll(fd),
         WaitsFor::Events => Waits::Unknown("input or output".into()),
         WaitsFor::Unknown => Waits::Unknown(format!("system call {call}")),

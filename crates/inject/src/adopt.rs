@@ -242,6 +242,8 @@ impl Tracee {
             Some(tracer) => {
                 Err(io::Error::other(format!("it is traced by process {tracer} (strace, gdb)")))
             }
+            // It has ended since the look at its state: the kernel refuses that as it refuses a thread with a tracer.
+            None if matches!(state_of(self.thread), None | Some('Z' | 'X')) => Ok(Outcome::Ended),
             None => Err(io::Error::new(error.kind(), format!("ptrace: {error}"))),
         }
     }
@@ -369,4 +371,25 @@ fn explain_filter(errno: i32) -> io::Error {
         _ => return io::Error::from_raw_os_error(errno),
     };
     io::Error::other(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_ends_while_it_is_seized_has_ended() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_raw(child.id() as i32);
+        let thread = TracedThread(pid.as_raw());
+        while state_of(thread) != Some('Z') {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        // The kernel's answer for it.
+        let refused = thread.seize_for_calls().unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
+        let outcome = Tracee { pid, thread }.explain_refusal(refused);
+        assert!(matches!(outcome, Ok(Outcome::Ended)));
+        child.wait().unwrap();
+    }
 }
