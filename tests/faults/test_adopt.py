@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from framework import build, lorentz, needs, oracle, processes, waits
+from framework import build, lorentz, needs, oracle, points, processes, waits
 from framework.catalogue import WAITS
 from framework.oracle import HostNoise
 from framework.running import Inside, Native, Running
@@ -275,6 +275,7 @@ def test_a_frozen_container_stays_frozen():
         words = ["/bin/sh", "-c", script, folder]
         with Inside(*words, at="2038-01-19", stdin=True) as inside:
             inside.line(ev="ready")
+            points.until(counts.exists)
             inside.freeze()
             before = (counts.read_text(), inside.time()["monotonic_ns"])
             inside.kill_monitor()
