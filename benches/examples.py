@@ -333,12 +333,15 @@ def services_left_out(entries: list[dict]) -> list[str]:
 
 
 def plain(scenario: Scenario, text: str) -> str:
-    """Returns the last line of a message, without its program and the scenario's path."""
+    """Returns the last line of a message, without its program and paths of this machine."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     line = re.sub(r"^(lorentz|lorentz\.\w+|\w*Error): ", "", line)
     for path in (scenario.path.absolute(), scenario.path):
         line = line.replace(f"{path}/", "").replace(f"{path}:", "")
-    return line
+        # The lines of a program for Mininet run in its folder.
+        line = line.replace(f"cd {path.parent} && ", "").replace(f"{path.parent}/", "")
+    # A program for Mininet has no lines in the topology file that was made of it.
+    return re.sub(r"^\S*/topology\.yaml:\d+: ", "", line)
 
 
 def main() -> None:

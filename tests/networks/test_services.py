@@ -3,10 +3,12 @@ servers that answer. The nodes run Debian's programs, from a root file system th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -294,53 +296,46 @@ def test_services_do_not_reach_the_host(tmp_path):
         lab.__exit__()
 
 
-@slow
-def test_services_of_an_image_start_by_its_own_scripts():
-    """systemctl, service and init.d, as labs of Kathara call them."""
+@contextlib.contextmanager
+def with_servers(name: str, folder: str, *flags: str) -> Iterator[Lab]:
+    """The network `name` of a lab of Kathara, on the servers' root file system."""
     lab = Lab("")
-    lab.name = "services-of-an-image"
-    command = ("up", str(SCENARIOS / "init-scripts"), "--rootfs", str(servers.root()))
+    lab.name = name
+    command = ("up", str(SCENARIOS / folder), *flags, "--rootfs", str(servers.root()))
     try:
         done = lorentz.call(*command, timeout=UP_LIMIT)
         assert done.returncode == 0 and done.stderr == "", done
+        yield lab
+    finally:
+        lab.__exit__()
+
+
+@slow
+def test_services_of_an_image_start_by_its_own_scripts():
+    """systemctl, service and init.d, as labs of Kathara call them."""
+    with with_servers("services-of-an-image", "init-scripts") as lab:
         answers(lab, "of the lab", "pc", "curl", "-s", "http://web.lab/")
         answers(lab, "ssh-ed25519 ", "pc", "ssh-keyscan", "-t", "ed25519", "10.0.0.2")
         assert "10.0.0.2" in lab.run("pc", "host", "web.lab")
-    finally:
-        lab.__exit__()
 
 
 @slow
 def test_routers_of_an_image_start_by_its_own_scripts():
     """FRR asks for CAP_SYS_ADMIN, which no private node has, and goes on without it."""
-    lab = Lab("")
-    lab.name = "routers-that-their-own-scripts-start"
-    command = ("up", str(SCENARIOS / "frr-scripts"), "--tdf", "1", "--rootfs", str(servers.root()))
-    try:
-        done = lorentz.call(*command, timeout=UP_LIMIT)
-        assert done.returncode == 0 and done.stderr == "", done
+    with with_servers("routers-that-their-own-scripts-start", "frr-scripts", "--tdf", "1") as lab:
         answers(lab, "0% packet loss", "pc1", "ping", "-c", "1", "10.3.0.2")
         # It gives root up as it does elsewhere.
         assert "frr" in lab.run("r2", "ps", "-o", "user=", "-C", "ospfd").split()
-    finally:
-        lab.__exit__()
 
 
 @slow
 def test_services_that_have_another_name_in_an_image():
     """FRR takes Quagga's place, and Debian's named that of bind9."""
-    lab = Lab("")
-    lab.name = "services-of-other-releases"
-    command = ("up", str(SCENARIOS / "quagga-scripts"), "--rootfs", str(servers.root()))
-    try:
-        done = lorentz.call(*command, timeout=UP_LIMIT)
-        assert done.returncode == 0 and done.stderr == "", done
+    with with_servers("services-of-other-releases", "quagga-scripts") as lab:
         answers(lab, "0% packet loss", "pc", "ping", "-c", "1", "10.6.0.2")
         # Quagga announces a network without a route to it.
         answers(lab, "10.99.0.0/16", "r1", "ip", "route")
         assert "10.4.0.2" in lab.run("pc", "host", "web.lab", "10.6.0.2")
-    finally:
-        lab.__exit__()
 
 
 @slow

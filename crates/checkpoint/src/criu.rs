@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use lorentz_container::criu as installed;
 use lorentz_control::Cgroup;
-use lorentz_inject::fork_into;
+use lorentz_inject::fork_in;
 use nix::errno::Errno;
 use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 use nix::mount::{mount, MsFlags};
@@ -20,7 +20,7 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{kill, killpg, Signal};
 use nix::sys::socket::{socketpair, AddressFamily, SockFlag, SockType};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
-use nix::unistd::{fork, ForkResult, Pid};
+use nix::unistd::{ForkResult, Pid};
 use protobuf::{Message, MessageField};
 use rust_criu::rust_criu_protobuf::rpc::{
     Criu_cg_mode, Criu_opts, Criu_req, Criu_req_type, Criu_resp,
@@ -93,7 +93,7 @@ impl RootMount<'_> {
 
 /// Where CRIU begins.
 #[derive(Clone, Copy, Default)]
-pub struct Place<'a> {
+pub struct Start<'a> {
     /// The root file system that it finds.
     pub root: Option<&'a RootMount<'a>>,
     /// Its control group, if the kernel starts processes in groups.
@@ -113,9 +113,8 @@ pub enum Moment {
 fn start(command: &mut Command, group: Option<&Cgroup>) -> io::Result<Pid> {
     let group = group.and_then(|group| group.open().ok());
     // SAFETY: one thread. The child replaces itself by the command, or ends.
-    let into_group = group.and_then(|group| unsafe { fork_into(group.as_fd()) });
-    // SAFETY: as above.
-    match into_group.map_or_else(|| unsafe { fork() }, Ok)? {
+    let (forked, _) = unsafe { fork_in(group.as_ref().map(AsFd::as_fd)) }?;
+    match forked {
         ForkResult::Parent { child } => Ok(child),
         ForkResult::Child => {
             // The parent finds its socket closed if this returns.
@@ -134,16 +133,16 @@ impl Request {
         inherited: &[RawFd],
         survival: Survival,
     ) -> anyhow::Result<Request> {
-        Request::begin_in(criu, request, inherited, survival, Place::default())
+        Request::begin_in(criu, request, inherited, survival, Start::default())
     }
 
-    /// As [`Request::begin`], for a CRIU that begins in `place`.
+    /// As [`Request::begin`], for a CRIU that begins at `at`.
     pub fn begin_in(
         criu: &Path,
         request: Criu_req_type,
         inherited: &[RawFd],
         survival: Survival,
-        place: Place,
+        at: Start,
     ) -> anyhow::Result<Request> {
         let (kind, flags) = (SockType::SeqPacket, SockFlag::SOCK_CLOEXEC);
         let (ours, theirs): (OwnedFd, OwnedFd) =
@@ -152,7 +151,7 @@ impl Request {
         let mut command = Command::new(criu);
         command.arg("swrk").arg(theirs.as_raw_fd().to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let root = place.root.map(|root| (root.source.to_path_buf(), root.point.to_path_buf()));
+        let root = at.root.map(|root| (root.source.to_path_buf(), root.point.to_path_buf()));
         let prepare = move || {
             if let Some((source, point)) = &root {
                 RootMount { source, point }.mount()?;
@@ -170,7 +169,7 @@ impl Request {
         command.process_group(0);
         // SAFETY: the closure makes system calls only.
         unsafe { command.pre_exec(prepare) };
-        let started = start(&mut command, place.group);
+        let started = start(&mut command, at.group);
         let pid = started.with_context(|| format!("{}", criu.display()))?;
         let (socket, path) = (ours.into(), criu.to_path_buf());
         Ok(Request { socket, path, criu: pid, has_ended: false, request })

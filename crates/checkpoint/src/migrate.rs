@@ -66,15 +66,19 @@ pub fn migrate(container: &Container, options: &MigrateOptions) -> anyhow::Resul
     let criu = installed::locate().map_err(|found| CheckpointRefused::NoCriu { found })?;
     let scratch = new_scratch_path();
     let committed = scratch.join(COMMITTED);
+    let settled = scratch.with_extension("settled");
     // It must be there before the directory.
     let guard = Guard::start(|| {
-        if !committed.exists() {
+        if scratch.exists() && !committed.exists() {
             subject.go_on()?;
         }
+        let _ = fs::remove_dir_all(&settled);
         Ok(fs::remove_dir_all(&scratch)?)
     })?;
     let done = migrate_through(&scratch, &committed, &subject, &criu, &guard, options);
-    let _ = fs::remove_dir_all(&scratch);
+    // At once: the guard must not find the directory without the mark.
+    let _ = fs::rename(&scratch, &settled);
+    let _ = fs::remove_dir_all(&settled);
     guard.disarm();
     done
 }

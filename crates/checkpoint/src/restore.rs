@@ -24,7 +24,7 @@ use nix::unistd::{dup, geteuid};
 use rust_criu::rust_criu_protobuf::rpc::{Criu_opts, Criu_req_type, Inherit_fd};
 
 use crate::compress::expand;
-use crate::criu::{self, Moment, Place, Request, RootMount, Survival};
+use crate::criu::{self, Moment, Request, RootMount, Start, Survival};
 use crate::directory::Whole;
 use crate::init::Init;
 use crate::{Checkpoint, CheckpointRefused};
@@ -335,8 +335,8 @@ impl<'a> Plan<'a> {
             .chain(surroundings.inherited.iter().copied())
             .collect();
         let kind = Criu_req_type::RESTORE;
-        let place = Place { root: surroundings.root.as_ref(), group: surroundings.group };
-        let mut request = Request::begin_in(&self.criu, kind, &inherited, Survival::Ends, place)?;
+        let at = Start { root: surroundings.root.as_ref(), group: surroundings.group };
+        let mut request = Request::begin_in(&self.criu, kind, &inherited, Survival::Ends, at)?;
         let criu = request.pid();
         request.version()?;
         // CRIU's children begin in its group.

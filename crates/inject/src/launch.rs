@@ -92,11 +92,8 @@ pub fn fork_child(
     };
     let (ours, theirs) = UnixStream::pair().map_err(|e| Error::System("socketpair", e))?;
     // SAFETY: this process has one thread. The child makes only the calls of `run_child`.
-    let into_group = group.and_then(|group| unsafe { fork_into(group) });
-    let in_group = into_group.is_some();
-    // SAFETY: as above.
-    let forked = into_group.map_or_else(|| unsafe { fork() }, Ok);
-    match forked.map_err(|e| Error::System("fork", e.into()))? {
+    let (forked, in_group) = unsafe { fork_in(group) }.map_err(|e| Error::System("fork", e))?;
+    match forked {
         ForkResult::Child => {
             drop(ours);
             run_child(&program, command, policy, mask, theirs)
@@ -109,15 +106,29 @@ pub fn fork_child(
     }
 }
 
+/// Forks a child, in the control group `group` if there is one and the kernel puts it there. Returns whether it did.
+///
+/// # Safety
+///
+/// The process has one thread. The child does not use what libc's fork would renew: the handlers of `pthread_atfork`, and the
+/// thread id that libc remembers.
+pub unsafe fn fork_in(group: Option<BorrowedFd<'_>>) -> io::Result<(ForkResult, bool)> {
+    // SAFETY: by the caller.
+    match group.and_then(|group| unsafe { fork_into(group) }) {
+        Some(forked) => Ok((forked, true)),
+        // SAFETY: as above.
+        None => Ok((unsafe { fork() }?, false)),
+    }
+}
+
 /// Forks a child that begins in the control group `group`, a directory. Moving a process there later waits for a grace period of
 /// RCU, up to 20 ms. `None` if the kernel refuses: it is older than Linux 5.7, the group is not of version 2, or a filter is in
 /// force.
 ///
 /// # Safety
 ///
-/// The process has one thread. The child does not use what libc's fork would renew: the handlers of `pthread_atfork`, and the
-/// thread id that libc remembers.
-pub unsafe fn fork_into(group: BorrowedFd<'_>) -> Option<ForkResult> {
+/// As for [`fork_in`].
+unsafe fn fork_into(group: BorrowedFd<'_>) -> Option<ForkResult> {
     const CLONE_INTO_CGROUP: u64 = 1 << 33;
     // SAFETY: zero stands for "not given" in each field.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };

@@ -52,7 +52,7 @@ pub use call_site::rewritten_sites;
 pub use capabilities::Capabilities;
 pub use error::Error;
 pub use image::build_id as shim_build_id;
-pub use launch::{find as find_command, fork_into, Forked, ProgramEnd};
+pub use launch::{find as find_command, fork_in, Forked, ProgramEnd};
 pub use managed_clock::TargetClock;
 pub use monitor::{ExecMonitor, LoopTask};
 pub use namespace::own_time_offsets;

@@ -126,7 +126,7 @@ impl Draft {
     }
 
     /// Whether a link leads to `end`, which is `NODE:INTERFACE`.
-    fn is_linked(&self, end: &str) -> bool {
+    pub fn is_linked(&self, end: &str) -> bool {
         let mut ends = self.file.topology.links.iter().flat_map(|link| &link.value.endpoints);
         ends.any(|one| one.value == end)
     }
@@ -163,6 +163,9 @@ impl Draft {
         names.find(|name| !self.is_linked(&format!("{node}:{name}"))).unwrap_or_default()
     }
 }
+
+/// Addresses that a loopback interface has anyway.
+pub(super) const OF_LOOPBACK: [&str; 3] = ["127.0.0.1/8", "127.0.0.1/24", "::1/128"];
 
 /// Makes a link without impairments.
 pub(super) fn link(endpoints: [Spanned<String>; 2]) -> Link {

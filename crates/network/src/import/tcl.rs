@@ -94,3 +94,13 @@ pub fn pairs<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<(Word<'a>, Word<'a>
 pub fn value_of<'a, 'b>(settings: &'b [(Word<'a>, Word<'a>)], key: &str) -> Option<&'b Word<'a>> {
     settings.iter().find(|(one, _)| one.text == key).map(|(_, value)| value)
 }
+
+/// Returns the first words of a long text.
+pub fn short(text: &str) -> String {
+    let line = text.split_whitespace().take(6).collect::<Vec<_>>().join(" ");
+    if line.len() < text.trim().len() {
+        format!("{line} ...")
+    } else {
+        line
+    }
+}

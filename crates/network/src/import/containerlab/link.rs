@@ -7,7 +7,7 @@ use serde_saphyr::Spanned;
 
 use super::lab::{text, Settings};
 use crate::import::draft::{link, Draft, Position, Read};
-use crate::topology::{Link, Node, NodeKind};
+use crate::topology::Link;
 
 /// Beginnings of ends that are interfaces of the host, and not nodes.
 const OF_THE_HOST: [&str; 3] = ["host:", "mgmt-net:", "macvlan:"];
@@ -168,14 +168,10 @@ fn dummy(
 
 /// Leaves a link out. The interfaces of its ends that are there lead nowhere, so that commands can name them.
 fn leave_out(draft: &mut Draft, at: Position, what: String, ends: Vec<End>) -> Read<()> {
-    let has_link = |draft: &Draft, end: &End| {
-        let links = draft.file.topology.links.iter();
-        links.flat_map(|link| &link.value.endpoints).any(|one| one.value == end.name)
-    };
     let mut rest = String::new();
     for end in ends {
         // A bridge needs no port that leads nowhere.
-        if !draft.is_switch(end.node()) && !has_link(draft, &end) {
+        if !draft.is_switch(end.node()) && !draft.is_linked(&end.name) {
             rest += &format!(", so {} leads nowhere", end.name);
             lead_nowhere(draft, at, end)?;
         }
@@ -184,13 +180,8 @@ fn leave_out(draft: &mut Draft, at: Position, what: String, ends: Vec<End>) -> R
     Ok(())
 }
 
-/// Links an interface to a switch that has no other links.
+/// Makes the interface of an end whose link is not there.
 fn lead_nowhere(draft: &mut Draft, at: Position, end: End) -> Read<()> {
-    let nowhere = format!("{}-nowhere", end.name.replace(':', "-"));
-    draft.add_node(at, &nowhere, Node { kind: NodeKind::Switch, ..Node::default() })?;
-    let other = End::parse(&Value::String(format!("{nowhere}:p0")));
-    let Some(ends) = other.map(|other| [end, other]) else { return Ok(()) };
-    let made = between(at, &ends);
-    draft.add_link(at, made);
-    Ok(())
+    let addresses = [end.ipv4, end.ipv6, end.mac].map(|one| one.map(|one| at.of(one)));
+    draft.add_dangling(at.of(end.name), addresses)
 }

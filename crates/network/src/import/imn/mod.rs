@@ -1,35 +1,15 @@
 //! `.imn`: topologies of IMUNES and of CORE before version 5. A file is a Tcl list: words, some of them lists in braces.
 
-use serde_saphyr::Spanned;
+mod link;
+mod station;
 
-use super::draft::{
-    default_routes, forward, is_whole_processor, link, Draft, Numbers, Position, Read,
-};
+use super::draft::{default_routes, forward, is_whole_processor, Draft, Position, Read};
 use super::services::{self, Routing, Style, Wanted};
-use super::tcl::{pairs, value_of, words, Word};
+use super::tcl::{pairs, short, value_of, words, Word};
 use super::wlan;
-use crate::impair::Impairments;
 use crate::topology::{Node, NodeKind};
-
-/// Facts about a node that links need.
-struct Station<'a> {
-    name: String,
-    id: &'a str,
-    at: Position,
-    /// Interface, and the id of the node to which it leads.
-    peers: Vec<(&'a str, &'a str)>,
-    /// Interface, and the lines of its configuration.
-    interfaces: Vec<(&'a str, Vec<&'a str>)>,
-    is_host: bool,
-    taken: Vec<&'a str>,
-    services: Vec<Wanted>,
-    /// Lines of the routing daemons in its configuration, and where they begin.
-    routing: Option<Spanned<String>>,
-    /// Of a wlan: settings of its radio.
-    radio: Vec<wlan::Setting<'a>>,
-    /// Of a wlan: settings of the scripts by which its members move.
-    scripts: Vec<Vec<wlan::Setting<'a>>>,
-}
+use link::read_link;
+use station::{add_loopback_addresses, make_dangling, Station};
 
 /// Options of a file that say what the GUI shows.
 const SHOWN: &str = "annotations background_images exec_errors grid hostsAutoAssign iconSize icon_size interface_names \
@@ -118,23 +98,6 @@ fn read_option(draft: &mut Draft, at: Position, name: &Word, body: &Word) -> Rea
     Ok(())
 }
 
-/// Makes the interfaces of a node whose link is left out, and those without a link.
-fn make_dangling(draft: &mut Draft, station: &Station) -> Read<()> {
-    let unlinked = station.peers.iter().filter(|(interface, _)| !station.taken.contains(interface));
-    for (interface, _) in unlinked {
-        let configured = station.interfaces.iter().filter(|(name, _)| name == interface);
-        let lines: Vec<&str> = configured.flat_map(|(_, lines)| lines.clone()).collect();
-        let first = |start: &str| {
-            let found = lines.iter().find_map(|line| line.strip_prefix(start));
-            found.map(|text| station.at.of(text.trim().to_string()))
-        };
-        let addresses = [first("ip address "), first("ipv6 address "), first("mac address ")];
-        let end = station.at.of(format!("{}:{interface}", station.name));
-        draft.add_dangling(end, addresses)?;
-    }
-    Ok(())
-}
-
 /// Gives OSPFv3 its interfaces, where a configuration has none: IMUNES adds all of them.
 fn complete_ospf6(station: &mut Station) {
     let Some(routing) = &mut station.routing else { return };
@@ -145,35 +108,6 @@ fn complete_ospf6(station: &mut Station) {
     }
     for (interface, _) in &station.peers {
         routing.value += &format!("!\ninterface {interface}\n ipv6 ospf6 area 0.0.0.0\n");
-    }
-}
-
-/// Gives the loopback interface its addresses but the ones that it has anyway.
-fn add_loopback_addresses(draft: &mut Draft, station: &Station) {
-    const OWN: [&str; 3] = ["127.0.0.1/8", "127.0.0.1/24", "::1/128"];
-    let loopback = station.interfaces.iter().filter(|(name, _)| name.starts_with("lo"));
-    let address = |line: &&str| {
-        let rest =
-            ["ip address ", "ipv6 address "].iter().find_map(|start| line.strip_prefix(start));
-        rest.map(|address| address.trim().to_string())
-    };
-    let addresses = loopback.flat_map(|(_, lines)| lines.iter().filter_map(address));
-    let lines: Vec<_> = addresses
-        .filter(|address| !OWN.contains(&address.as_str()))
-        .map(|address| station.at.of(format!("ip address replace {address} dev lo")))
-        .collect();
-    if let Some(node) = draft.node(&station.name).filter(|node| node.kind == NodeKind::Process) {
-        node.exec.extend(lines);
-    }
-}
-
-/// Returns the first words of a long text.
-fn short(text: &str) -> String {
-    let line = text.split_whitespace().take(6).collect::<Vec<_>>().join(" ");
-    if line.len() < text.trim().len() {
-        format!("{line} ...")
-    } else {
-        line
     }
 }
 
@@ -470,150 +404,4 @@ fn read_config<'a>(text: &Word<'a>, station: &mut Station<'a>) {
 
 fn is_address(line: &str) -> bool {
     ["ip address ", "ipv6 address ", "mac address "].iter().any(|start| line.starts_with(start))
-}
-
-fn read_link(draft: &mut Draft, name: &Word, body: &Word, stations: &mut [Station]) -> Read<()> {
-    let settings = pairs(draft, body)?;
-    let nodes = settings.iter().find(|(key, _)| key.text == "nodes");
-    let Some((_, nodes)) = nodes else {
-        return draft.error(name.at, format!("link {}: expected nodes", name.text));
-    };
-    let ids = words(draft, nodes)?;
-    let [one, other] = &ids[..] else {
-        return draft.error(nodes.at, format!("nodes: {}: expected two", nodes.text));
-    };
-    let find = |id: &str| stations.iter().position(|station| station.id == id);
-    let (Some(first), Some(second)) = (find(one.text), find(other.text)) else {
-        let what = format!("link {}: {} - {}", name.text, one.text, other.text);
-        draft.leave_out(name.at, format!("{what}: an end is not there"));
-        return Ok(());
-    };
-    let named = value_of(&settings, "ifaces").map(|named| words(draft, named)).transpose()?;
-    let named = |side: usize| named.as_ref().and_then(|all| all.get(side)).map(|one| one.text);
-    let first = take_end(draft, name.text, [one, other], named(0), &mut stations[first])?;
-    let second = take_end(draft, name.text, [other, one], named(1), &mut stations[second])?;
-    let lines = [first.lines, second.lines];
-    let mut made = link([first.name, second.name]);
-    let ends = made.endpoints.clone();
-    made.ipv4 = addresses(draft, &ends, &lines, "ip address ");
-    made.ipv6 = addresses(draft, &ends, &lines, "ipv6 address ");
-    made.mac = addresses(draft, &ends, &lines, "mac address ");
-    let impairments_of_ends = impairments_of_ends(draft, name, &settings)?;
-    set_impairments_of_ends(&mut made, name.at, impairments_of_ends);
-    draft.add_link(name.at, made);
-    Ok(())
-}
-
-/// An end of a link: its name, and the lines about it in its node's configuration.
-struct LinkEnd<'a> {
-    name: Spanned<String>,
-    lines: Vec<&'a str>,
-}
-
-/// Returns the interface of `station` that leads to the peer: the one that the link names, or else the next one.
-fn take_end<'a>(
-    draft: &Draft,
-    link: &str,
-    [own, peer]: [&Word; 2],
-    named: Option<&str>,
-    station: &mut Station<'a>,
-) -> Read<LinkEnd<'a>> {
-    let leading = station.peers.iter().filter(|(_, to)| *to == peer.text);
-    let mut unused: Vec<&str> = leading.map(|(interface, _)| *interface).collect();
-    unused.retain(|interface| !station.taken.contains(interface));
-    let is_named = |interface: &&&str| Some(**interface) == named;
-    let Some(&interface) = unused.iter().find(is_named).or(unused.first()) else {
-        let what = format!("link {link}: {}: has no interface-peer for {}", own.text, peer.text);
-        return draft.error(own.at, what);
-    };
-    station.taken.push(interface);
-    let configured = station.interfaces.iter().filter(|(name, _)| *name == interface);
-    let lines = match draft.is_switch(&station.name) {
-        true => Vec::new(),
-        false => configured.flat_map(|(_, lines)| lines.clone()).collect(),
-    };
-    Ok(LinkEnd { name: own.at.of(format!("{}:{interface}", station.name)), lines })
-}
-
-/// Reads the impairments of frames from each end. Notes the other settings of the link as left out.
-fn impairments_of_ends(
-    draft: &mut Draft,
-    name: &Word,
-    settings: &[(Word, Word)],
-) -> Read<[Impairments; 2]> {
-    const OTHERS: [&str; 4] = ["nodes", "ifaces", "color", "width"];
-    let mut impairments_of_ends = [Impairments::default(), Impairments::default()];
-    for (key, value) in settings {
-        // One value for both ends, or one for each.
-        let values = words(draft, value)?;
-        let mut is_known = OTHERS.contains(&key.text);
-        for (side, impairments) in impairments_of_ends.iter_mut().enumerate() {
-            let Some(text) = values.get(side).or(values.first()) else { continue };
-            is_known |=
-                set_impairment(&Numbers { draft, at: text.at }, key.text, text.text, impairments)?;
-        }
-        if !is_known && value.text != "0" {
-            let what = format!("link {}: {} {}", name.text, key.text, short(value.text));
-            draft.leave_out(key.at, what);
-        }
-    }
-    Ok(impairments_of_ends)
-}
-
-/// Sets an impairment. Returns false if `key` is none.
-fn set_impairment(
-    numbers: &Numbers,
-    key: &str,
-    text: &str,
-    impairments: &mut Impairments,
-) -> Read<bool> {
-    match key {
-        "bandwidth" => impairments.rate = numbers.rate(key, text)?,
-        "delay" => impairments.delay = numbers.delay(key, text)?,
-        "jitter" => impairments.jitter = numbers.jitter(key, text)?,
-        "loss" => impairments.loss = numbers.loss(key, text)?,
-        "duplicate" => impairments.duplicate = numbers.percent(key, text)?,
-        _ => return Ok(false),
-    }
-    Ok(true)
-}
-
-/// Sets the impairments for both directions if they are the same, else for each.
-fn set_impairments_of_ends(
-    made: &mut crate::topology::Link,
-    at: Position,
-    impairments_of_ends: [Impairments; 2],
-) {
-    if impairments_of_ends[0] == impairments_of_ends[1] {
-        let [impairments, _] = impairments_of_ends;
-        return made.set_impairments(&impairments);
-    }
-    let names: Vec<String> = made.endpoints.iter().map(|end| end.value.clone()).collect();
-    made.from =
-        names.into_iter().zip(impairments_of_ends.map(|impairments| at.of(impairments))).collect();
-}
-
-/// Returns the addresses in the lines of each end that begin with `start`. The first one is the interface's. The others are noted
-/// as left out.
-fn addresses(
-    draft: &mut Draft,
-    ends: &[Spanned<String>],
-    lines: &[Vec<&str>; 2],
-    start: &str,
-) -> Vec<Option<Spanned<String>>> {
-    let mut both = Vec::new();
-    for (end, lines) in ends.iter().zip(lines) {
-        let at = Position::from_location(end.defined);
-        let mut given = lines.iter().filter_map(|line| line.strip_prefix(start));
-        both.push(given.next().map(|text| at.of(text.trim().to_string())));
-        for more in given {
-            let what = format!("interface {}: {start}{more}: expected one", end.value);
-            draft.leave_out(at, what);
-        }
-    }
-    if both.iter().all(Option::is_none) {
-        Vec::new()
-    } else {
-        both
-    }
 }
