@@ -1,11 +1,12 @@
-//! Waiting until no program is on its way to another one. CRIU can save neither a thread that the monitor traces at its exec, nor a
-//! child of vfork, which shares its parent's memory.
+//! Waiting until all threads of a frozen container can be saved. CRIU can save neither a thread that the monitor traces at its exec,
+//! nor a child of vfork, which shares its parent's memory, nor a thread with a forced signal on its way, which ends CRIU's calls in it.
 
 use std::fs;
 use std::time::Duration;
 
 use lorentz_control::host_time::sleep;
 use lorentz_control::{stop_tasks, Cgroup, Clock};
+use lorentz_inject::{has_forced_signal, HeldProcesses};
 
 /// How often the tasks are let go for a moment. An exec takes some tenths of a millisecond.
 const MAX_TRIES: u32 = 200;
@@ -16,16 +17,29 @@ const RUN_INTERVAL: Duration = Duration::from_millis(2);
 pub fn settle(clock: &Clock, group: &Cgroup) -> bool {
     for _ in 0..MAX_TRIES {
         let pids = group.pids().unwrap_or_default();
-        if group.is_frozen().unwrap_or(false) && !pids.iter().any(|pid| is_on_its_way(*pid)) {
+        if !group.is_frozen().unwrap_or(false) || pids.iter().any(|pid| is_on_its_way(*pid)) {
+            group.thaw();
+            sleep(RUN_INTERVAL);
+        } else if pids.iter().any(|pid| has_forced_signal(*pid)) {
+            take_forced_signals(group, &pids);
+        } else {
             return true;
         }
-        group.thaw();
-        sleep(RUN_INTERVAL);
         stop_tasks(clock, std::slice::from_ref(group));
     }
     false
 }
 
+/// Lets the tasks take the signals that are forced on them, and do nothing else.
+fn take_forced_signals(group: &Cgroup, pids: &[u32]) {
+    let held = HeldProcesses::hold(pids);
+    group.thaw();
+    // The next try looks at the signals again.
+    let _ = held.take_forced_signals();
+    let _ = group.freeze();
+}
+
+/// Whether a process is being executed, or made by vfork.
 fn is_on_its_way(pid: u32) -> bool {
     let parent = field(&format!("/proc/{pid}/status"), "PPid:");
     let shares_memory =

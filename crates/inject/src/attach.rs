@@ -51,6 +51,7 @@ impl ExecMonitor {
         let refused = |error: io::Error| Error::Refused(format!("process {pid}: {error}"));
         let stopped = StoppedProcess::stop(pid).map_err(refused)?;
         check_preconditions(pid).map_err(refused)?;
+        stopped.take_forced_signals().map_err(refused)?;
         let listener = stopped.bring_in(self)?;
         self.add_listener(listener);
         Ok(())
