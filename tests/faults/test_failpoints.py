@@ -400,3 +400,20 @@ def test_a_release_has_no_failpoints():
     assert not any(name in release for name in names)
     refused = lorentz.call("failpoints")
     assert refused.returncode == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("skip", "force"), ("leap", "--by", "1d"), ("dilate", "--rate", "2")]
+)
+def test_a_container_that_ends_during_a_change(words):
+    name, *flags = words
+    with points() as inside:
+        inside.line(ev="ready")
+        inside.points.arm("AfterNotify")
+        controller = inside.begin(name, *flags, "--json")
+        inside.points.wait("AfterNotify")
+        verb(inside, "rm", "--force", inside.name)
+        inside.points.release("AfterNotify")
+        _, told = controller.communicate(timeout=AT_ONCE)
+        assert told == f"lorentz: {inside.name}: has ended meanwhile\n"
+        assert controller.returncode == 1

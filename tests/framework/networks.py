@@ -141,13 +141,16 @@ class Lab:
     def set(self, end: str, *flags: str) -> None:
         lorentz.ok("link", "set", end, *flags, "--network", self.name)
 
-    def send(self, node: str, to: str, count: int, size: int, gap: float = 0) -> None:
-        """Lets a node send UDP datagrams to a port without a listener; `gap` is in virtual
-        seconds."""
+    def send(
+        self, node: str, to: str, count: int, size: int, gap: float = 0, tos: int = 0
+    ) -> None:
+        """Lets a node send UDP datagrams to a port without a listener; `gap` is in virtual seconds,
+        `tos` the byte of the type of service."""
         code = (
             "import socket,time\n"
             "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
             "s.setsockopt(socket.SOL_SOCKET,socket.SO_SNDBUF,1<<22)\n"
+            f"s.setsockopt(socket.IPPROTO_IP,socket.IP_TOS,{tos})\n"
             f"for i in range({count}):\n"
             f"    s.sendto(i.to_bytes(4,'big')+bytes({size}-4),('{to}',9))\n"
             f"    {gap} and time.sleep({gap})\n"

@@ -2,7 +2,7 @@
 
 use lorentz_clock::{SkipMode, Span};
 use lorentz_container::{
-    rewritten_sites, scan_processes, Container, ContainerRecord, Liveness, StateDir,
+    rewritten_sites, scan_processes, Container, ContainerRecord, Liveness, StateDir, StateError,
 };
 use lorentz_control::processes::{self, FileId, Process};
 use lorentz_control::{HostNow, Reading};
@@ -28,17 +28,33 @@ pub struct View {
 
 impl View {
     /// Looks at `container`.
+    ///
+    /// # Errors
+    ///
+    /// The container has ended meanwhile.
     pub fn of(container: &Container) -> anyhow::Result<View> {
-        let processes = container.processes()?;
+        let processes = container.processes().map_err(|error| container.explain(error.into()))?;
         let life = container.liveness_with(&processes);
-        let on_clock = || Ok(processes::on_clock(&FileId::of(&container.clock_path())?)?);
-        View::gather(container, life, processes, on_clock)
+        View::of_one(container, life, processes)
     }
 
-    /// Looks at `container`, but not for its processes: to find them /proc is walked over. For pages that do not show them.
+    /// As [`View::of`], but not for its processes: to find them /proc is walked over. For pages that do not show them.
     pub fn without_processes(container: &Container) -> anyhow::Result<View> {
+        View::of_one(container, container.liveness()?, Vec::new())
+    }
+
+    fn of_one(
+        container: &Container,
+        life: Liveness,
+        processes: Vec<Process>,
+    ) -> anyhow::Result<View> {
         let on_clock = || Ok(processes::on_clock(&FileId::of(&container.clock_path())?)?);
-        View::gather(container, container.liveness()?, Vec::new(), on_clock)
+        let view = View::gather(container, life, processes, on_clock);
+        let view = view.map_err(|error| container.explain(error))?;
+        match view.is_removed(container) {
+            true => Err(StateError::EndedMeanwhile(container.name().to_string()).into()),
+            false => Ok(view),
+        }
     }
 
     /// Looks at all of `containers`, which are in `state`. However many they are, /proc is walked over once. A container that is
@@ -47,13 +63,11 @@ impl View {
         let seen = scan_processes()?;
         let each: Vec<&Container> = containers.iter().collect();
         let processes = state.processes_of(&each, &seen)?;
-        let is_removed =
-            |view: &View, container: &Container| view.reading.is_err() && !container.dir().exists();
         let views = containers.iter().zip(processes).filter_map(|(container, processes)| {
             let life = container.liveness_with(&processes);
             let on_clock = || Ok(seen.of(&FileId::of(&container.clock_path())?).cloned().collect());
             let view = View::gather(container, life, processes, on_clock);
-            Some(view).filter(|view| !view.as_ref().is_ok_and(|view| is_removed(view, container)))
+            Some(view).filter(|view| !view.as_ref().is_ok_and(|view| view.is_removed(container)))
         });
         views.collect()
     }
@@ -83,6 +97,10 @@ impl View {
             record,
             rewritten: Vec::new(),
         })
+    }
+
+    fn is_removed(&self, container: &Container) -> bool {
+        self.reading.is_err() && !container.dir().exists()
     }
 
     /// Looks also at the call sites of the processes `pids`.

@@ -39,6 +39,9 @@ pub enum StateError {
     /// The container has ended, and nothing can be started on its clock.
     #[error("{0}: has ended; 'lorentz rm {0}' clears what is left of it")]
     Ended(String),
+    /// The container has ended, or was removed, while the command was at work.
+    #[error("{0}: has ended meanwhile")]
+    EndedMeanwhile(String),
     /// The container still runs.
     #[error(
         "{name}: still running under its monitor, process {monitor}; end it first or use --force"
@@ -136,7 +139,10 @@ pub enum StateError {
 impl StateError {
     /// Whether the caller asked for something impossible. False for a failure on the way.
     pub fn is_wrong_input(&self) -> bool {
-        !matches!(self, StateError::File { .. } | StateError::NoProc)
+        !matches!(
+            self,
+            StateError::File { .. } | StateError::NoProc | StateError::EndedMeanwhile(_)
+        )
     }
 }
 

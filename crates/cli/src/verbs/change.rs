@@ -15,62 +15,58 @@ use crate::wrong_input::WrongInput;
 pub fn dilate(args: &Dilate) -> anyhow::Result<i32> {
     let rate = args.rate.or(args.tdf).ok_or_else(|| missing("--rate R or --tdf N"))?;
     let at = instant(&args.when)?;
-    let container = find(&args.at)?;
-    let clock = container.clock_to_change()?;
-    let followed = clock.change(ClockChange::Dilate(rate), at).context("lorentz dilate")?;
-    report(&args.at, &container, followed)
+    change(&args.at, |container| {
+        let clock = container.clock_to_change()?;
+        clock.change(ClockChange::Dilate(rate), at).context("lorentz dilate")
+    })
 }
 
 pub fn freeze(args: &Pause) -> anyhow::Result<i32> {
     let at = instant(&args.when)?;
-    let container = find(&args.at)?;
-    let followed = match at {
-        None => container::freeze(&container)?,
-        Some(at) => container::freeze_at(&container, at)?,
-    };
-    report(&args.at, &container, followed)
+    change(&args.at, |container| match at {
+        None => Ok(container::freeze(container)?),
+        Some(at) => Ok(container::freeze_at(container, at)?),
+    })
 }
 
 pub fn unfreeze(args: &Pause) -> anyhow::Result<i32> {
     let at = instant(&args.when)?;
-    let container = find(&args.at)?;
-    let followed = match at {
-        None => container::unfreeze(&container)?,
+    change(&args.at, |container| match at {
+        None => Ok(container::unfreeze(container)?),
         Some(_) => {
             let clock = container.clock_to_change()?;
-            clock.change(ClockChange::Unfreeze, at).context("lorentz unfreeze")?
+            clock.change(ClockChange::Unfreeze, at).context("lorentz unfreeze")
         }
-    };
-    report(&args.at, &container, followed)
+    })
 }
 
 pub fn leap(args: &Leap) -> anyhow::Result<i32> {
     let at = instant(&args.when)?;
-    let container = find(&args.at)?;
     let target = match (args.by, args.to, &args.like) {
         (Some(by), ..) => Target::By(by),
         (_, Some(to), _) => Target::To(to),
         (.., Some(other)) => Target::Like(wall_clock_of(other, at)?),
         _ => return Err(missing("--by DUR, --to TIME or --like NAME|PID")),
     };
-    let clock = container.clock_to_change()?;
-    let by = target.leap(&reading(&clock, at))?;
-    let followed = clock.change(ClockChange::Leap(by), at).context("lorentz leap")?;
-    report(&args.at, &container, followed)
+    change(&args.at, |container| {
+        let clock = container.clock_to_change()?;
+        let by = target.leap(&reading(&clock, at))?;
+        clock.change(ClockChange::Leap(by), at).context("lorentz leap")
+    })
 }
 
 pub fn step(args: &StepArgs) -> anyhow::Result<i32> {
     let at = instant(&args.when)?;
-    let container = find(&args.at)?;
     let target = match (args.by, args.to) {
         (Some(by), _) => Target::By(by),
         (_, Some(to)) => Target::To(to),
         _ => return Err(missing("--by DUR or --to TIME")),
     };
-    let clock = container.clock_to_change()?;
-    let by = target.step(&reading(&clock, at))?;
-    let followed = clock.change(ClockChange::Step(by), at).context("lorentz step")?;
-    report(&args.at, &container, followed)
+    change(&args.at, |container| {
+        let clock = container.clock_to_change()?;
+        let by = target.step(&reading(&clock, at))?;
+        clock.change(ClockChange::Step(by), at).context("lorentz step")
+    })
 }
 
 /// An announced time on the host's monotonic clock, as the host's wall clock stands now.
@@ -98,7 +94,9 @@ fn reading(clock: &Clock, at: Option<RealInstant>) -> Reading {
 
 pub fn skip(args: &Skip) -> anyhow::Result<i32> {
     let container = StateDir::open()?.find(&args.container)?;
-    container::skip::set(&container, args.mode.mode(), args.read_cost)?;
+    // Where time may skip at once, the container may have ended before it is shown.
+    container::skip::set(&container, args.mode.mode(), args.read_cost)
+        .map_err(|error| container.explain(error))?;
     if args.json {
         let view = View::of(&container)?;
         print::out_json(&print::clocks_json(&view, view.clock_state()))?;
@@ -139,10 +137,6 @@ fn report_removed(container: &Container, ended: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn find(at: &LookAt) -> anyhow::Result<Container> {
-    Ok(StateDir::open()?.find(&at.container)?)
-}
-
 /// The wall clock of another container.
 fn wall_clock_of(other: &str, at: Option<RealInstant>) -> anyhow::Result<lorentz_clock::WallTime> {
     let other = StateDir::open()?.find(other).map_err(|error| {
@@ -153,6 +147,16 @@ fn wall_clock_of(other: &str, at: Option<RealInstant>) -> anyhow::Result<lorentz
         }
     })?;
     Ok(reading(&other.clock()?, at).wall)
+}
+
+/// Makes `change`, and prints what has come of it.
+fn change(
+    at: &LookAt,
+    change: impl FnOnce(&Container) -> anyhow::Result<ChangeCounts>,
+) -> anyhow::Result<i32> {
+    let container = StateDir::open()?.find(&at.container)?;
+    let followed = change(&container).map_err(|error| container.explain(error))?;
+    report(at, &container, followed)
 }
 
 /// Prints the clocks as they stand now, where asked to.

@@ -37,6 +37,15 @@ impl Container {
         self.state.root.path.join(&self.record.name)
     }
 
+    /// Names the reason of `error`, if that is that the container has ended since the look at it: its files are gone.
+    pub fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        let is_told = error.downcast_ref().is_some_and(StateError::is_wrong_input);
+        match is_told || self.dir().exists() {
+            true => error,
+            false => StateError::EndedMeanwhile(self.name().to_string()).into(),
+        }
+    }
+
     /// The file of its clock.
     pub fn clock_path(&self) -> PathBuf {
         self.state.clock_path(self.name())
