@@ -6,9 +6,11 @@ import functools
 import math
 import time
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 
 import pytest
-from framework import build, lorentz, oracle
+from framework import build, lorentz, needs, oracle
 from framework.build import C_FLAVOURS
 from framework.oracle import HostNoise
 from framework.running import Inside, Native
@@ -140,6 +142,37 @@ def test_monotonic_and_boottime_start_at_an_offset(flag, field, rate):
     offset = 3 * 86400 * SECOND
     assert line[field] - offset in before.until(after, field, rate)
     assert line["real"] in before.until(after, "real", rate)
+
+
+@pytest.mark.parametrize("offsets", [[], ["--boottime", "200000s"], ["--monotonic", "5s"]])
+def test_offsets_are_those_asked_for_to_the_nanosecond(offsets):
+    """And no other clock moves: the kernel says how its own clocks are apart."""
+    needs.root()
+    text = Path("/proc/timer_list").read_text()
+    kernel = {}
+    for number, clock in enumerate(("mono", "real", "boot")):
+        base = text.split(f" clock {number}:")[1]
+        kernel[clock] = int(base.split(".offset:")[1].split()[0])
+    asked = dict(zip(offsets[::2], offsets[1::2], strict=True))
+    mono, boot = (
+        int(asked.get(flag, "0s")[:-1]) * SECOND for flag in ("--monotonic", "--boottime")
+    )
+    with Inside("sleep", "1000", rate="1", options=offsets) as inside:
+        inside.wait_until_shown()
+        shown = inside.time()
+    assert shown["boottime_ns"] - shown["monotonic_ns"] == kernel["boot"] + boot - mono
+    seconds, _, fraction = shown["wall"].removesuffix("Z").partition(".")
+    wall = int(datetime.fromisoformat(f"{seconds}+00:00").timestamp()) * SECOND
+    wall += int(fraction.ljust(9, "0"))
+    assert wall - shown["monotonic_ns"] == kernel["real"] - mono
+
+
+@pytest.mark.parametrize("years", ["146y", "147y", "289y"])
+def test_offsets_beyond_a_time_namespace(years):
+    """The kernel's end at 146 years, ours at 290."""
+    with Inside(build.c("clocks/clocks"), "now", options=["--monotonic", years]) as inside:
+        line = inside.line(ev="now")
+    assert line["mono"] > int(years[:-1]) * 365 * 86_400 * SECOND
 
 
 @pytest.mark.parametrize("rate", ["1", "10", "1/10"])

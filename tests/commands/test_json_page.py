@@ -68,7 +68,7 @@ def test_announced_changes(container):
 def test_skipping():
     # It waits for the outside: a program that only sleeps would have ended before it is shown.
     with Inside("cat", rate="1", stdin=True) as container:
-        container.programs()
+        container.wait_until_shown()
         skip = lorentz.json_of("skip", container.name, "on")["skip"]
         assert keys(skip) == documented("Skipping")
 

@@ -141,9 +141,7 @@ class Lab:
     def set(self, end: str, *flags: str) -> None:
         lorentz.ok("link", "set", end, *flags, "--network", self.name)
 
-    def send(
-        self, node: str, to: str, count: int, size: int, gap: float = 0, tos: int = 0
-    ) -> None:
+    def send(self, node: str, to: str, count: int, size: int, gap: float = 0, tos: int = 0) -> None:
         """Lets a node send UDP datagrams to a port without a listener; `gap` is in virtual seconds,
         `tos` the byte of the type of service."""
         code = (

@@ -305,6 +305,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
     "AfterFilter": (_program("receive"),),
     "SiteKnown": (_program("hot"),),
     "CodeWritable": (_program("hot"),),
+    "ExecNotified": (_EXEC,),
     "ExecSeized": (_EXEC,),
     "ExecLetGo": (_EXEC,),
     "ExecStopped": (_EXEC,),

@@ -24,6 +24,7 @@ HEADERS = {
     "TimeKeeper_definitions.h": "crates/timekeeper/include",
     "utility_functions.h": "crates/timekeeper/include",
     "lorentz_timers.h": "crates/timers/include",
+    "HighPerTimer.h": "crates/timers/include",
 }
 UTILITIES = (
     *("dilate", "freeze", "unfreeze", "leap", "gettime", "addToExperiment"),

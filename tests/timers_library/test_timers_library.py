@@ -74,20 +74,108 @@ def test_the_header_is_c_plus_plus_too(tmp_path: Path) -> None:
     run(tool("g++"), "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", INCLUDE, source)
 
 
+@pytest.fixture(scope="module")
+def class_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A C++11 program that uses the class HighPerTimer."""
+    program = tmp_path_factory.mktemp("classes") / "highpertimer"
+    flags = ("-std=c++11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-I", INCLUDE)
+    linked = ("-L", LIBRARIES, "-llorentz_timers", f"-Wl,-rpath,{LIBRARIES}")
+    run(tool("g++"), *flags, SOURCES / "highpertimer.cpp", "-o", program, *linked)
+    return program
+
+
+def test_the_class_of_highpertimer(class_program: Path) -> None:
+    """Its constructors, conversions, arithmetic, sleeps, source and hardware."""
+    assert run(class_program) == "good\n"
+
+
+def test_the_class_of_highpertimer_in_virtual_time(class_program: Path) -> None:
+    words = ("run", "--at", "2030-01-19", "--rate", "10", "--")
+    assert lorentz.ok(*words, str(class_program)) == "good\n"
+
+
+def test_the_counter_is_measured_for_as_long_as_asked(tmp_path: Path) -> None:
+    """Only before an interval is converted by another length of a tick."""
+    source = tmp_path / "calibrate.c"
+    source.write_text(
+        "#include <lorentz_timers.h>\n#include <stdio.h>\n"
+        "int main(void) { int first = lorentz_source_calibrate(0.1); lorentz_source_hertz();\n"
+        'printf("%d %d %d\\n", lorentz_source(), first, lorentz_source_calibrate(0.1)); }\n'
+    )
+    program = tmp_path / "calibrate"
+    linked = ("-L", LIBRARIES, "-llorentz_timers", f"-Wl,-rpath,{LIBRARIES}")
+    run(tool("gcc"), "-I", INCLUDE, source, "-o", program, *linked)
+    start = time.monotonic()
+    which, first, second = map(int, run(program).split())
+    assert first == 0
+    # 1 is the processor's counter; the tick of the others is known.
+    assert second == (-3 if which == 1 else 0)
+    assert which != 1 or time.monotonic() - start >= 0.1
+
+
+PYTHON = """
+import datetime, signal, threading, time
+from lorentz import WrongInputError, FailedError, timers
+start = timers.now()
+timers.sleep("3ms")
+passed = timers.interval_ns(timers.now() - start)
+assert 3_000_000 <= passed, passed
+assert timers.interval_ns(timers.interval(2)) == 2_000_000_000
+until = timers.now() + timers.interval("5ms")
+timers.sleep_until(until)
+assert timers.now() >= until
+timers.sleep_until(until)
+there = datetime.datetime.now(datetime.timezone.utc)
+assert abs(timers.date(timers.moment_at(there)) - there) < datetime.timedelta(milliseconds=1)
+assert abs((timers.date(timers.now()) - there).total_seconds()) < 60
+assert abs(timers.moment_ns(timers.now()) / 1e9 - time.clock_gettime(time.CLOCK_MONOTONIC_RAW)) < 60
+source, processor = timers.source(), timers.processor()
+assert source.name in ("tsc", "hpet", "os") and source.hertz >= 1e6 and source.reason
+assert processor.constant_tsc or not processor.invariant_tsc
+assert timers.hpet_error() is None or timers.hpet_error().startswith("/dev/hpet ")
+for wrong in (lambda: timers.force_source("sundial"), lambda: timers.calibrate("1us")):
+    try:
+        wrong()
+    except WrongInputError:
+        continue
+    raise AssertionError
+ran = []
+signal.signal(signal.SIGALRM, lambda *_: ran.append(1))
+signal.setitimer(signal.ITIMER_REAL, 0.02)
+start = timers.now()
+timers.sleep(0.1)
+assert ran and timers.interval_ns(timers.now() - start) >= 100_000_000
+print("good", timers.date(timers.now()).year)
+"""
+
+
+def test_the_timers_of_python() -> None:
+    env = {**os.environ, "PYTHONPATH": str(build.REPO / "python")}
+    year = time.gmtime().tm_year
+    assert run(sys.executable, "-c", PYTHON, env=env) == f"good {year}\n"
+    words = ("run", "--at", "2030-06-19", "--rate", "2", "--", "env")
+    inside = (f"PYTHONPATH={build.REPO / 'python'}", sys.executable, "-c", PYTHON)
+    assert lorentz.ok(*words, *inside) == "good 2030\n"
+
+
+@pytest.mark.parametrize("waits", ["", "1"])
 @pytest.mark.parametrize("source", ["", "tsc", "os"])
-def test_a_preloaded_program_notices_nothing(source: str, tmp_path: Path) -> None:
-    """Clocks, errors, signals, cancellation and fork are as the kernel has them."""
+def test_a_preloaded_program_notices_nothing(source: str, waits: str, tmp_path: Path) -> None:
+    """Clocks, errors, signals, cancellation, events and fork are as the kernel has them."""
     program = compiled(tmp_path, "preloaded")
     assert run(program) == "good\n", "natively"
-    forced = {"LORENTZ_TIMERS_SOURCE": source} if source else {}
+    forced = {"LORENTZ_TIMERS_SOURCE": source, "LORENTZ_TIMERS_WAITS": waits}
+    forced = {name: value for name, value in forced.items() if value}
     assert run(program, env=preloaded(**forced)) == "good\n"
 
 
-def test_a_preloaded_program_in_virtual_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("waits", ["0", "1"])
+def test_a_preloaded_program_in_virtual_time(waits: str, tmp_path: Path) -> None:
     """Inside, the same program: no clock of the host is read, or its checks would fail."""
     program = compiled(tmp_path, "preloaded")
+    env = ("env", f"LD_PRELOAD={PRELOAD}", f"LORENTZ_TIMERS_WAITS={waits}")
     for rate in ("10", "0.5"):
-        words = ("run", "--at", "2038-01-19", "--rate", rate, "--", "env", f"LD_PRELOAD={PRELOAD}")
+        words = ("run", "--at", "2038-01-19", "--rate", rate, "--", *env)
         assert lorentz.ok(*words, str(program)) == "good\n"
 
 
@@ -114,20 +202,27 @@ def test_python_sleeps_by_the_virtual_clock(rate: int) -> None:
         assert seconds <= took * rate * 1.02 + 0.05
 
 
-def test_python_sleeps_less_late_than_by_libc() -> None:
-    """The same sleeps natively: preloaded ones are less than half as late as libc's, by the quarter
+POLLS = "select.poll().poll(1)"
+SELECTS = "select.select([], [], [], 0.001)"
+EPOLLS = "epoll.poll(0.001)"
+
+
+@pytest.mark.parametrize("wait", ["time.sleep(0.001)", POLLS, SELECTS, EPOLLS])
+def test_python_waits_less_late_than_by_libc(wait: str) -> None:
+    """The same waits natively: preloaded ones are less than half as late as libc's, by the quarter
     that comes soonest."""
     script = (
-        "import time; late = []\n"
+        "import select, time; late = []; epoll = select.epoll()\n"
         "for _ in range(400):\n"
-        "    start = time.perf_counter(); time.sleep(0.001)\n"
+        f"    start = time.perf_counter(); {wait}\n"
         "    late.append(time.perf_counter() - start - 0.001)\n"
         "print(late)"
     )
     # In turns: a load of the machine's that lasts disturbs both.
     late: dict[str, list[float]] = {"natively": [], "preloaded": []}
     for _ in range(4):
-        for how, env in (("natively", None), ("preloaded", preloaded())):
+        precise = preloaded(LORENTZ_TIMERS_WAITS="1")
+        for how, env in (("natively", None), ("preloaded", precise)):
             late[how] += json.loads(run(sys.executable, "-c", script, env=env))
     assert min(late["preloaded"]) >= 0, "early"
     soon = {how: statistics.quantiles(each, n=4)[0] for how, each in late.items()}

@@ -84,6 +84,8 @@ failpoints! {
     SiteKnown,
     /// A thread has made a page of the program's code writable, and has not changed a call site there.
     CodeWritable,
+    /// A monitor has received the notification of an exec, and has not seized the thread.
+    ExecNotified,
     /// A monitor has seized a thread at its exec.
     ExecSeized,
     /// A monitor has let the exec go on.

@@ -11,7 +11,7 @@ use std::os::fd::FromRawFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use lorentz_clock::{file, RealInstant, WallTime, MAGIC, NANOS_PER_SEC};
+use lorentz_clock::{file, RealInstant, Span, WallTime, MAGIC, NANOS_PER_SEC};
 
 /// A moment of the host's CLOCK_MONOTONIC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -106,6 +106,35 @@ pub fn wall_ahead() -> Option<WallTime> {
     })
 }
 
+/// Returns the offset from the host's CLOCK_MONOTONIC to its CLOCK_BOOTTIME, nanoseconds: the time for which it was suspended.
+fn boot_ahead() -> io::Result<i64> {
+    const TRIES: u32 = 5;
+    // Each reading lies between two of the other clock.
+    let (mut least, mut most) = (i64::MIN, i64::MAX);
+    for _ in 0..TRIES {
+        let before = clock_nanos(libc::CLOCK_MONOTONIC)?;
+        let boot = clock_nanos(libc::CLOCK_BOOTTIME)?;
+        let after = clock_nanos(libc::CLOCK_MONOTONIC)?;
+        (least, most) = (least.max(boot - after), most.min(boot - before));
+    }
+    let is_possible = |ahead: &i64| (least..=most).contains(ahead);
+    let exact = Some(0).filter(is_possible).or_else(|| kernel_boot_ahead().filter(is_possible));
+    Ok(exact.unwrap_or(least.midpoint(most)))
+}
+
+/// Reads the offset of CLOCK_BOOTTIME in the kernel's list of timers, for root alone.
+fn kernel_boot_ahead() -> Option<i64> {
+    boot_ahead_of(&std::fs::read_to_string("/proc/timer_list").ok()?)
+}
+
+/// Finds the offset of CLOCK_BOOTTIME in the text of /proc/timer_list.
+fn boot_ahead_of(timers: &str) -> Option<i64> {
+    // The kernel's HRTIMER_BASE_BOOTTIME.
+    let (_, base) = timers.split_once(" clock 2:")?;
+    let (_, offset) = base.split_once(".offset:")?;
+    offset.split_whitespace().next()?.parse().ok()
+}
+
 /// The host's clocks at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HostNow {
@@ -114,7 +143,7 @@ pub struct HostNow {
     /// CLOCK_REALTIME.
     pub wall: WallTime,
     /// CLOCK_BOOTTIME.
-    pub boot: lorentz_clock::Span,
+    pub boot: Span,
 }
 
 impl HostNow {
@@ -125,30 +154,22 @@ impl HostNow {
         i64::try_from(i128::from(self.real.0) + ahead).ok().map(RealInstant)
     }
 
-    /// Reads the clocks, and takes the narrowest of several readings. The three times belong together within a microsecond, unless
-    /// the machine is very busy. The first reading is slow, because the kernel reads in its code.
+    /// Reads the clocks. The three times belong together to the nanosecond; CLOCK_BOOTTIME within some tens of nanoseconds if the
+    /// host has been suspended and this process may not read /proc/timer_list. The first reading is slow, because the kernel reads
+    /// in its code.
     ///
     /// # Errors
     ///
     /// If the kernel has no such clock.
     pub fn read() -> io::Result<HostNow> {
-        const TRIES: u32 = 5;
-        let mut best: Option<(i64, HostNow)> = None;
-        for _ in 0..TRIES {
-            let before = clock_nanos(libc::CLOCK_MONOTONIC)?;
-            let wall = clock_nanos(libc::CLOCK_REALTIME)?;
-            let boot = clock_nanos(libc::CLOCK_BOOTTIME)?;
-            let width = clock_nanos(libc::CLOCK_MONOTONIC)? - before;
-            if best.as_ref().is_none_or(|(narrowest, _)| width < *narrowest) {
-                let now = HostNow {
-                    real: RealInstant(before + width / 2),
-                    wall: WallTime::from_nanos(wall.into()),
-                    boot: lorentz_clock::Span(boot),
-                };
-                best = Some((width, now));
-            }
-        }
-        best.map(|(_, now)| now).ok_or_else(|| io::Error::other("no host clock could be read"))
+        let boot_ahead = boot_ahead()?;
+        let wall_ahead = wall_ahead();
+        let real = RealInstant(clock_nanos(libc::CLOCK_MONOTONIC)?);
+        let wall = match wall_ahead {
+            Some(ahead) => WallTime::from_nanos(i128::from(real.0) + ahead.as_nanos()),
+            None => WallTime::from_nanos(clock_nanos(libc::CLOCK_REALTIME)?.into()),
+        };
+        Ok(HostNow { real, wall, boot: Span(real.0 + boot_ahead) })
     }
 
     /// The span by which the host's wall clock is ahead of its CLOCK_MONOTONIC.
@@ -255,4 +276,29 @@ fn word_at(address: usize) -> Option<u64> {
     // SAFETY: the kernel writes at most eight bytes to `word`, and fails where nothing is mapped to read from.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     (copied == 8).then_some(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_three_times_belong_together() {
+        let offsets = |now: HostNow| (now.wall_offset(), now.boot.0 - now.real.0);
+        let first = offsets(HostNow::read().unwrap());
+        for _ in 0..1000 {
+            assert_eq!(offsets(HostNow::read().unwrap()), first);
+        }
+    }
+
+    #[test]
+    fn the_kernel_tells_how_long_the_host_was_suspended() {
+        let base = |number, offset| {
+            format!(" clock {number}:\n  .base:       0000000098\n  .index:      {number}\n  .offset:     {offset} nsecs\n")
+        };
+        let text =
+            format!("cpu: 0\n{}{}{}", base(0, 0), base(1, 17), base(2, 3_600_000_000_123_i64));
+        assert_eq!(boot_ahead_of(&text), Some(3_600_000_000_123));
+        assert_eq!(boot_ahead_of("cpu: 0\n"), None);
+    }
 }

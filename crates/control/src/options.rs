@@ -3,7 +3,9 @@
 //! [`ClockOptions`] are the options as given, [`ClockSettings`] the settings that follow from them. The conversion refuses each
 //! wrong combination with one line that names the flag, its value and the accepted values.
 
-use lorentz_clock::{Pace, Policy, Rate, Segment, SkipMode, Span, VirtualInstant, WallTime};
+use lorentz_clock::{
+    Pace, Policy, Rate, Segment, SkipMode, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
+};
 
 use crate::host_time::HostNow;
 use crate::option_table::{ClockOption, ClockOptions, OptionValue, CLOCK_OPTIONS};
@@ -114,7 +116,7 @@ impl ClockOptions {
             frozen: self.frozen,
             skip: self.skip_idle.unwrap_or_default(),
             read_cost: self.read_cost.unwrap_or_default(),
-            offsets_only: self.is_offsets_only(),
+            offsets_only: self.is_offsets_only() && self.fits_time_namespace(host),
         };
         settings.check(host)?;
         Ok(settings)
@@ -124,6 +126,15 @@ impl ClockOptions {
         let given = self.of_a_new_clock();
         let is_offset = |flag: &&str| matches!(*flag, "--monotonic" | "--boottime");
         !given.is_empty() && given.iter().all(is_offset)
+    }
+
+    /// Whether a time namespace of the kernel can have these offsets: its clocks may stand at 146 years at most.
+    fn fits_time_namespace(&self, host: &HostNow) -> bool {
+        /// The kernel's KTIME_SEC_MAX / 2.
+        const LATEST: i64 = i64::MAX / NANOS_PER_SEC / 2 * NANOS_PER_SEC;
+        let fits =
+            |now: i64, by: Option<Span>| now.saturating_add(by.unwrap_or_default().0) < LATEST;
+        fits(host.real.0, self.monotonic) && fits(host.boot.0, self.boottime)
     }
 
     /// Returns the given flags that apply only to a new clock.
@@ -402,5 +413,14 @@ mod tests {
         assert!(!only(|_| ()));
         assert!(!only(|o| (o.monotonic, o.read_cost) = (Some(Span(1)), Some(Span(1)))));
         assert!(!only(|o| (o.boottime, o.frozen) = (Some(Span::from_secs(1)), true)));
+        // The kernel's namespaces end there, and a clock of one's own does not.
+        let years = |years: i64| Some(Span::from_secs(years * 365 * 86_400));
+        assert!(only(|o| o.monotonic = Some(Span::from_secs(146 * 365 * 86_400))));
+        for span in [147, 289].map(years) {
+            let far = ClockOptions { monotonic: span, ..Default::default() };
+            assert!(!far.settings(&HOST).unwrap().offsets_only);
+            let far = ClockOptions { boottime: span, ..Default::default() };
+            assert!(!far.settings(&HOST).unwrap().offsets_only);
+        }
     }
 }

@@ -22,7 +22,7 @@ use crate::image;
 use crate::launch::duplicate_fd;
 use crate::monitor::ExecMonitor;
 use crate::trace::{has_ended, Stop, TracedThread};
-use crate::tracee::{is_pending, state_of, tracer_of};
+use crate::tracee::{is_of_lorentz, is_pending, state_of, tracer_of};
 use crate::{Error, Result};
 use lorentz_clock::signal::{fingerprint, ADOPT, ADOPT_NO_NEW_PRIVS, CLOCK_CHANGE, NO_CALL};
 use lorentz_clock::Failpoint;
@@ -352,11 +352,6 @@ impl Tracee {
             let _ = self.thread.interrupt();
         }
     }
-}
-
-/// Whether process `pid` is a monitor, by its name.
-fn is_of_lorentz(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("lorentz"))
 }
 
 fn explain_filter(errno: i32) -> io::Error {

@@ -11,13 +11,13 @@ use crate::namespace;
 use crate::registration::{Registered, RegistrationSocket};
 use crate::shared::SharedClock;
 use crate::trace::{Stop, TracedThread};
-use crate::tracee::{describe, report_refusal, tracer_of};
+use crate::tracee::describe;
 use crate::user_notification::{self, Notification};
 use crate::wall::{self, SetWall};
 use crate::{Error, Result};
 use lorentz_clock::{failpoint, Failpoint, PidNamespace, Policy, FAILPOINTS};
 use lorentz_shim::boot::BootArgs;
-use lorentz_shim::filter::{ASK_CALL_SITE, ASK_MONITOR, EXEC_CHANGE_SIGNAL_OPEN};
+use lorentz_shim::filter::{ASK_CALL_SITE, ASK_MONITOR};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use lorentz_syscalls::Sysno;
 use nix::errno::Errno;
@@ -33,6 +33,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 mod awaited;
+mod exec_start;
+
+use exec_start::PostponedExec;
 
 /// Numbers of the descriptors that were put into a process that is about to exec.
 #[derive(Clone, Copy)]
@@ -83,6 +86,8 @@ pub struct ExecMonitor {
     refused: bool,
     /// Threads that the monitor has let go to exec, with their descriptors and the number of their managed clock.
     execs: HashMap<TracedThread, (InjectedFds, usize)>,
+    /// Execs of threads that another process of Lorentz traces.
+    postponed: Vec<PostponedExec>,
     awaited: Option<Awaited>,
     loop_task: Option<Box<dyn LoopTask>>,
 }
@@ -181,6 +186,7 @@ impl ExecMonitor {
             exec_error: None,
             refused: false,
             execs: HashMap::new(),
+            postponed: Vec::new(),
             awaited: None,
             loop_task: None,
         })
@@ -253,7 +259,9 @@ impl ExecMonitor {
                 return Err(Error::NotExecutable(self.command.clone(), error));
             }
             // This process traces each thread that is in the midst of its exec. No other process could complete that exec.
-            if let Some(ended) = self.ended.filter(|_| self.execs.is_empty()) {
+            if let Some(ended) =
+                self.ended.filter(|_| self.execs.is_empty() && self.postponed.is_empty())
+            {
                 return Ok(ended);
             }
             self.serve_event()?;
@@ -293,7 +301,7 @@ impl ExecMonitor {
 
     fn poll_events(&mut self, limit: Option<Duration>) -> Result<()> {
         let left = self.loop_task.as_ref().and_then(|loop_task| loop_task.timeout());
-        let limit = [limit, left].into_iter().flatten().min();
+        let limit = [limit, left, self.retry_interval()].into_iter().flatten().min();
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
         fds.extend(self.listeners.iter().map(|(fd, _)| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
         let others = self.processes.iter().map(|fd| fd.as_fd()).chain(self.registrations.fds());
@@ -327,6 +335,7 @@ impl ExecMonitor {
                 self.on_notification(listener, &notification);
             }
         }
+        self.retry_postponed();
         if hung_up {
             self.drop_abandoned_listeners();
         }
@@ -348,57 +357,25 @@ impl ExecMonitor {
         }
     }
 
-    /// Handles an exec: seizes the thread, gives it the descriptors that the new image needs, and lets the call go on.
+    /// Handles a notification: a question of the shim's, or an exec.
     fn on_notification(&mut self, listener: usize, notification: &Notification) {
-        let ((listener, index), id) = (&self.listeners[listener], notification.id);
-        let (listener, index) = (listener.as_fd(), *index);
-        let clock = &mut self.clocks[index];
-        if notification.call == ASK_MONITOR.number() as i32 && notification.args[0] == ASK_CALL_SITE
-        {
+        if notification.call != ASK_MONITOR.number() as i32 {
+            return self.on_exec(listener, notification);
+        }
+        let ((fd, index), id) = (&self.listeners[listener], notification.id);
+        let (fd, clock) = (fd.as_fd(), &mut self.clocks[*index]);
+        let _ = if notification.args[0] == ASK_CALL_SITE {
             let [_, end, number, ..] = notification.args;
-            let shape = call_site::shape(notification.thread, end, Sysno::new(number as u32));
-            let _ = match shape {
-                Some(shape) => user_notification::answer(listener, id, shape as i64),
-                None => user_notification::fail(listener, id, libc::ENOENT),
-            };
-            return;
-        }
-        if notification.call == ASK_MONITOR.number() as i32 {
-            let _ = match (wall::requested(&notification.args), &mut clock.set_wall) {
-                (Some(change), Some(set)) => wall::answer(set, change, listener, notification),
-                _ => user_notification::fail(listener, id, libc::ENOSYS),
-            };
-            return;
-        }
-        let thread = TracedThread(notification.thread as i32);
-        if let Err(error) = thread.seize() {
-            // A thread that this monitor is about to adopt is seized already.
-            if tracer_of(thread) != Some(std::process::id() as i32) {
-                report_refusal(thread, &error);
-                let _ = user_notification::fail(listener, id, libc::EPERM);
-                return;
+            match call_site::shape(notification.thread, end, Sysno::new(number as u32)) {
+                Some(shape) => user_notification::answer(fd, id, shape as i64),
+                None => user_notification::fail(fd, id, libc::ENOENT),
             }
-        }
-        stop_for_test(clock, Failpoint::ExecSeized);
-        // If the exec fails, the thread stops on its way back, and the monitor detaches there.
-        let injected = thread.interrupt().and_then(|()| {
-            Ok(InjectedFds {
-                image: user_notification::add_fd(listener, id, self.image.file.as_fd())?,
-                page: user_notification::add_fd(listener, id, clock.page.as_fd())?,
-                registry: user_notification::add_fd(listener, id, clock.target.clock.as_fd())?,
-                unblock_change_signal: notification.args[5] & EXEC_CHANGE_SIGNAL_OPEN != 0,
-            })
-        });
-        match injected {
-            Ok(fds) => {
-                self.execs.insert(thread, (fds, index));
-                let _ = user_notification::go_on(listener, id);
-                stop_for_test(clock, Failpoint::ExecLetGo);
+        } else {
+            match (wall::requested(&notification.args), &mut clock.set_wall) {
+                (Some(change), Some(set)) => wall::answer(set, change, fd, notification),
+                _ => user_notification::fail(fd, id, libc::ENOSYS),
             }
-            Err(_) => {
-                let _ = user_notification::fail(listener, id, libc::EMFILE);
-            }
-        }
+        };
     }
 
     fn on_signal(&mut self) -> Result<()> {

@@ -20,6 +20,12 @@ pub(crate) fn tracer_of(thread: TracedThread) -> Option<i32> {
     status_of(thread, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
 }
 
+/// Whether process `pid` is one of Lorentz's, by its name.
+pub(crate) fn is_of_lorentz(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/comm"))
+        .is_ok_and(|name| name.starts_with("lorentz"))
+}
+
 /// Returns the letter of the thread's state; `None` if it has ended.
 pub(crate) fn state_of(thread: TracedThread) -> Option<char> {
     status_of(thread, "State:")?.chars().next()

@@ -44,6 +44,7 @@ const WRITE: u64 = 1;
 const READ_WRITE: u64 = 3;
 const RECEIVE: u64 = request(READ_WRITE, 0, size_of::<Notification>());
 const SEND: u64 = request(READ_WRITE, 1, size_of::<Response>());
+const IS_VALID: u64 = request(WRITE, 2, size_of::<u64>());
 const ADD_FD: u64 = request(WRITE, 3, size_of::<AddFd>());
 const SET_FLAGS: u64 = request(WRITE, 4, size_of::<u64>());
 
@@ -73,6 +74,11 @@ pub fn receive(listener: BorrowedFd) -> io::Result<Option<Notification>> {
         }
         Err(e) => Err(e),
     }
+}
+
+/// Whether the thread still waits for an answer to this notification.
+pub fn is_valid(listener: BorrowedFd, mut id: u64) -> bool {
+    ioctl(listener, IS_VALID, &mut id).is_ok()
 }
 
 /// Lets the kernel carry out the call unchanged.

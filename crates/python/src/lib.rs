@@ -3,6 +3,8 @@
 //! The users' interface and its documentation are in `python/lorentz`. Here, times are nanoseconds and a rate is a text. While a
 //! call waits, other Python threads run.
 
+mod timers;
+
 use lorentz_embed as embed;
 use lorentz_embed::{
     AttachOptions, Container, Error, ErrorKind, ExperimentOptions, Owner, Rate, Span, Target,
@@ -311,5 +313,5 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ] {
         module.add_function(function)?;
     }
-    Ok(())
+    timers::add(module)
 }

@@ -23,7 +23,7 @@ extern "C" {
 /* The version of this interface, as this header has it; lorentz_timers_version() returns the library's. An addition
    raises the minor number, a change the major number. */
 #define LORENTZ_TIMERS_MAJOR 1
-#define LORENTZ_TIMERS_MINOR 0
+#define LORENTZ_TIMERS_MINOR 1
 #define LORENTZ_TIMERS_VERSION (LORENTZ_TIMERS_MAJOR << 16 | LORENTZ_TIMERS_MINOR)
 uint32_t lorentz_timers_version(void);
 
@@ -52,6 +52,23 @@ int lorentz_source_force(int source);
 /* Returns the ticks in a second. */
 uint64_t lorentz_source_hertz(void);
 
+/* Measures the length of a tick for 0.001 to 60 s, in place of what the processor states; must come before the first
+   conversion. It has no effect on sources whose tick is known (HPET, OS). Errors: EINVAL, EINUSE. Since 1.1. */
+int lorentz_source_calibrate(double secs);
+
+/* --- the hardware (since 1.1) --- */
+
+/* Returns the name by which the processor calls itself; empty if it has none. The text stays valid. */
+const char *lorentz_processor_brand(void);
+#define LORENTZ_HAS_RDTSCP 1            /* the instruction rdtscp */
+#define LORENTZ_HAS_CONSTANT_TSC 2      /* a TSC of one rate while the processor works */
+#define LORENTZ_HAS_INVARIANT_TSC 3     /* a TSC of one rate in all states of the processor */
+/* Returns 1 or 0. Error: EINVAL. */
+int lorentz_processor_has(int feature);
+/* Returns 0 if the HPET can be used, or the number of the system's error that says why not: EACCES, ENOENT, ENODEV
+   (cannot be mapped), EBUSY, EMFILE, ENOMEM, EAGAIN, EOVERFLOW (a counter of 32 bits), EIO (stopped or impossible). */
+int lorentz_hpet_error(void);
+
 /* --- moments --- */
 
 /* Returns the current moment. It is never earlier than one that another thread took before and passed to this one. */
@@ -64,6 +81,9 @@ int64_t lorentz_moment_nanos(lorentz_moment moment);
 void lorentz_moment_timespec(lorentz_moment moment, struct timespec *out);
 /* Writes the date by CLOCK_REALTIME: seconds since 1970, and nanoseconds 0 to 999999999. */
 void lorentz_moment_wall(lorentz_moment moment, struct timespec *out);
+/* Writes the moment at which CLOCK_REALTIME shows the date, as that clock runs now. Errors: EINVAL, ERANGE. Since
+   1.1. */
+int lorentz_moment_from_wall(const struct timespec *date, lorentz_moment *out);
 /* Writes moment + interval. Error: ERANGE. */
 int lorentz_moment_add(lorentz_moment moment, lorentz_interval interval, lorentz_moment *out);
 

@@ -1,12 +1,17 @@
 //! The C interface. `include/lorentz_timers.h` documents it.
 
-use crate::{Interval, Moment, OutOfRange, Sleeper, SourceError, TimeSource, Woken};
+use crate::{
+    Hpet, HpetError, Interval, Moment, OutOfRange, Sleeper, SourceError, TimeSource, Woken,
+};
 use libc::{c_char, c_int, timespec, timeval};
+use lorentz_clock::WallTime;
 use std::ffi::CString;
+use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Major (high half) and minor number of the interface, as in the header.
-const VERSION: u32 = 1 << 16;
+const VERSION: u32 = 1 << 16 | 1;
 const OK: c_int = 0;
 const ERANGE: c_int = -1;
 const EINVAL: c_int = -2;
@@ -77,6 +82,33 @@ exported! {
             Ok(()) => OK,
             Err(SourceError::InUse(_)) => EINUSE,
             Err(SourceError::Unusable(..)) => EUNUSABLE,
+            Err(SourceError::Calibrated) => EINUSE,
+        }
+    }
+
+    fn lorentz_source_calibrate(secs: f64) -> c_int {
+        if !(0.001..=60.0).contains(&secs) {
+            return EINVAL;
+        }
+        match TimeSource::calibrate(Duration::from_secs_f64(secs)) {
+            Ok(()) => OK,
+            Err(_) => EINUSE,
+        }
+    }
+
+    fn lorentz_processor_brand() -> *const c_char {
+        static BRAND: OnceLock<CString> = OnceLock::new();
+        BRAND.get_or_init(|| CString::new(processor::brand()).unwrap_or_default()).as_ptr()
+    }
+
+    fn lorentz_processor_has(feature: c_int) -> c_int {
+        processor::has(feature).map_or(EINVAL, c_int::from)
+    }
+
+    fn lorentz_hpet_error() -> c_int {
+        match Hpet::open(Path::new(Hpet::PATH)) {
+            Ok(_) => OK,
+            Err(error) => hpet_errno(&error),
         }
     }
 
@@ -105,6 +137,18 @@ exported! {
         let wall = Moment::from_ticks(moment).wall();
         // SAFETY: the caller guarantees it.
         unsafe { give(Ok(timespec { tv_sec: wall.secs, tv_nsec: wall.nanos.into() }), out) };
+    }
+
+    fn lorentz_moment_from_wall(date: *const timespec, out: *mut i64) -> c_int {
+        // SAFETY: the caller guarantees it.
+        let date = match unsafe { date.as_ref() } {
+            Some(date) if (0..1_000_000_000).contains(&date.tv_nsec) => date,
+            _ => return EINVAL,
+        };
+        let nanos = i128::from(date.tv_sec) * 1_000_000_000 + i128::from(date.tv_nsec);
+        let moment = Moment::from_wall(WallTime::from_nanos(nanos));
+        // SAFETY: as above.
+        unsafe { give(moment.map(Moment::ticks), out) }
     }
 
     fn lorentz_moment_add(moment: i64, interval: i64, out: *mut i64) -> c_int {
@@ -232,6 +276,50 @@ exported! {
             Ok(()) => OK,
             Err(_) => EUNUSABLE,
         }
+    }
+}
+
+/// The processor's counter, as CPUID has it.
+#[cfg(target_arch = "x86_64")]
+mod processor {
+    pub fn brand() -> String {
+        crate::tsc::brand_string()
+    }
+
+    /// `None` for a number that names no property.
+    pub fn has(feature: i32) -> Option<bool> {
+        match feature {
+            1 => Some(crate::tsc::is_rdtscp_supported()),
+            2 => Some(crate::tsc::is_constant_tsc()),
+            3 => Some(crate::tsc::is_invariant_tsc()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod processor {
+    pub fn brand() -> String {
+        String::new()
+    }
+
+    pub fn has(feature: i32) -> Option<bool> {
+        (1..=3).contains(&feature).then_some(false)
+    }
+}
+
+fn hpet_errno(error: &HpetError) -> c_int {
+    match error {
+        HpetError::Access => libc::EACCES,
+        HpetError::NoEntry => libc::ENOENT,
+        HpetError::NoDevice => libc::ENODEV,
+        HpetError::Busy => libc::EBUSY,
+        HpetError::TooManyFiles => libc::EMFILE,
+        HpetError::NoMemory => libc::ENOMEM,
+        HpetError::Again => libc::EAGAIN,
+        HpetError::Counter32Bit => libc::EOVERFLOW,
+        HpetError::Stopped | HpetError::Period(_) => libc::EIO,
+        HpetError::Other(error) => error.raw_os_error().unwrap_or(libc::EIO),
     }
 }
 

@@ -48,6 +48,6 @@ pub use reference::Reference;
 pub use scale::Scale;
 pub use sleep::{
     sleep, sleep_for, sleep_until, sleep_until_date, sleep_until_signal, spin_window,
-    use_fifo_scheduling, Interrupter, Sleeper, Woken,
+    use_fifo_scheduling, wait_for_event, Interrupter, Sleeper, Woken,
 };
 pub use source::{SourceError, TimeSource, UnknownSource, SOURCE_VARIABLE};

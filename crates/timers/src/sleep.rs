@@ -235,6 +235,39 @@ pub fn sleep_until_date(clock: Reference, nanos: i64) -> Woken {
     sleep_to(&Date { clock, nanos }, EndedBy::Signals)
 }
 
+/// Waits for an event for `nanos` of CLOCK_MONOTONIC. `wait` is a call of the kernel's that returns at the event, or after the given
+/// nanoseconds with `None`. It is made once for most of the time, and then again and again with 0. Returns `None` once the time is
+/// over.
+pub fn wait_for_event<T>(nanos: i64, mut wait: impl FnMut(i64) -> Option<T>) -> Option<T> {
+    let clock = Reference::Monotonic;
+    let target = clock.now().saturating_add(nanos);
+    THREAD_STATE.with(|own| {
+        if !own.slack_is_set.replace(true) {
+            os::least_timer_slack();
+        }
+    });
+    loop {
+        let left = target.saturating_sub(clock.now());
+        let rate = source::rate();
+        let window = THREAD_STATE.with(|own| (own.lateness.window() as f64 * rate) as i64);
+        if left <= window {
+            break;
+        }
+        let asked = steered(left - window);
+        if let Some(event) = wait(asked) {
+            return Some(event);
+        }
+        let late = clock.now().saturating_sub(target - left + asked);
+        THREAD_STATE.with(|own| own.lateness.observe((late.max(0) as f64 / rate) as i64));
+    }
+    loop {
+        let event = wait(0);
+        if event.is_some() || clock.now() >= target {
+            return event;
+        }
+    }
+}
+
 /// Returns the window of the calling thread, 4 to 100 us: how long before its target the kernel is to wake it.
 pub fn spin_window() -> Duration {
     THREAD_STATE.with(|own| Duration::from_nanos(own.lateness.window() as u64))
@@ -333,4 +366,35 @@ fn interrupt(count: &AtomicU32) {
 pub fn sleep_for(duration: Duration) -> Result<(), OutOfRange> {
     sleep(Interval::try_from(duration)?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_for_an_event_that_does_not_come_ends_at_its_time() {
+        let begun = Reference::Monotonic.now();
+        let mut calls = 0;
+        let event = wait_for_event(2_000_000, |nanos| {
+            calls += 1;
+            std::thread::sleep(Duration::from_nanos(nanos as u64));
+            None::<()>
+        });
+        assert_eq!(event, None);
+        assert!(Reference::Monotonic.now() - begun >= 2_000_000);
+        assert!(calls > 1);
+    }
+
+    #[test]
+    fn an_event_ends_a_wait_at_once_whenever_it_comes() {
+        for comes_at in 0..5 {
+            let mut calls = 0;
+            let event = wait_for_event(i64::MAX, |_| {
+                calls += 1;
+                (calls > comes_at).then_some(calls)
+            });
+            assert_eq!(event, Some(comes_at + 1));
+        }
+    }
 }

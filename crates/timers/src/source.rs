@@ -7,6 +7,7 @@ use lorentz_clock::ClockPage;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::OnceLock;
+use std::time::Duration;
 use std::{fmt, str};
 
 /// The source of ticks.
@@ -56,6 +57,9 @@ pub enum SourceError {
     /// The source does not work here; the text says why.
     #[error("{0} cannot be used: {1}")]
     Unusable(TimeSource, String),
+    /// An interval was already converted by the length that a tick was found to have. Another length would contradict it.
+    #[error("the counter is calibrated already; ask before the first interval is converted")]
+    Calibrated,
 }
 
 /// The environment variable that forces a source in programs that do not force one themselves.
@@ -102,6 +106,30 @@ impl TimeSource {
             Ok(())
         } else {
             Err(SourceError::InUse(in_force))
+        }
+    }
+
+    /// Measures the length of a tick for `time`, in place of what the processor states. It has no effect on a source whose tick is
+    /// known: the system's clock, the HPET.
+    ///
+    /// # Errors
+    /// [`SourceError::Calibrated`]: an interval has been converted already.
+    pub fn calibrate(time: Duration) -> Result<(), SourceError> {
+        let is_counted = chosen().source == TimeSource::Tsc;
+        let nanos = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        let mut is_new = !is_counted;
+        SCALE.get_or_init(|| {
+            is_new = true;
+            if is_counted {
+                measured_scale(nanos)
+            } else {
+                known_scale()
+            }
+        });
+        if is_new || !is_counted {
+            Ok(())
+        } else {
+            Err(SourceError::Calibrated)
         }
     }
 
@@ -180,14 +208,17 @@ pub(crate) fn is_virtual() -> bool {
 
 /// Returns the length of a tick: as the hardware states it, else as measured once.
 pub(crate) fn scale() -> Scale {
-    *SCALE.get_or_init(|| {
-        let chosen = chosen();
-        match (chosen.source, &chosen.hpet) {
-            (TimeSource::Os, _) => Scale::NANOS,
-            (_, Some(hpet)) => hpet.scale(),
-            (_, None) => reported_scale().unwrap_or_else(measured_scale),
-        }
-    })
+    *SCALE.get_or_init(known_scale)
+}
+
+fn known_scale() -> Scale {
+    const CALIBRATION: i64 = 10_000_000;
+    let chosen = chosen();
+    match (chosen.source, &chosen.hpet) {
+        (TimeSource::Os, _) => Scale::NANOS,
+        (_, Some(hpet)) => hpet.scale(),
+        (_, None) => reported_scale().unwrap_or_else(|| measured_scale(CALIBRATION)),
+    }
 }
 
 /// Returns the length that the processor or hypervisor states, if a measurement of half a millisecond does not
@@ -204,10 +235,9 @@ fn reported_scale() -> Option<Scale> {
     None
 }
 
-fn measured_scale() -> Scale {
-    const MIN_MEASUREMENT: i64 = 10_000_000;
+fn measured_scale(nanos: i64) -> Scale {
     loop {
-        if let Some(scale) = measure(MIN_MEASUREMENT) {
+        if let Some(scale) = measure(nanos) {
             return scale;
         }
     }
@@ -408,7 +438,7 @@ mod tests {
             assert_eq!(TimeSource::Os.force(), Err(SourceError::InUse(in_force)));
         }
         let hertz = TimeSource::hertz() as f64;
-        let measured = 1e9 / measured_scale().nanos_per_tick();
+        let measured = 1e9 / measured_scale(10_000_000).nanos_per_tick();
         // Over 10 ms of the counter the two samples may be a microsecond off on a busy machine.
         assert!(in_force == TimeSource::Os || (measured / hertz - 1.0).abs() < 1e-3);
     }

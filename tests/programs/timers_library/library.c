@@ -87,6 +87,14 @@ static void moments(void)
     lorentz_moment_wall(lorentz_now_unordered(), &spec);
     clock_gettime(CLOCK_REALTIME, &now);
     CHECK(llabs(now.tv_sec - spec.tv_sec) <= 2 && spec.tv_nsec < 1000000000);
+    lorentz_moment there, before = lorentz_now();
+    CHECK(lorentz_moment_from_wall(&now, &there) == 0);
+    CHECK(llabs(there - before) <= 2 * (int64_t)lorentz_source_hertz());
+    CHECK(lorentz_moment_from_wall(NULL, &there) == LORENTZ_TIMERS_EINVAL);
+    now.tv_nsec = 1000000000;
+    CHECK(lorentz_moment_from_wall(&now, &there) == LORENTZ_TIMERS_EINVAL);
+    now = (struct timespec){INT64_MAX, 0};
+    CHECK(lorentz_moment_from_wall(&now, &there) == LORENTZ_TIMERS_ERANGE);
 }
 
 static void sleeps(void)
@@ -121,6 +129,17 @@ static void sleeps(void)
     CHECK(lorentz_sleeper_sleep(NULL, ms) == LORENTZ_TIMERS_EINVAL);
 }
 
+static void hardware(void)
+{
+    CHECK(lorentz_processor_brand() != NULL);
+    for (int feature = LORENTZ_HAS_RDTSCP; feature <= LORENTZ_HAS_INVARIANT_TSC; feature++)
+        CHECK(lorentz_processor_has(feature) == 0 || lorentz_processor_has(feature) == 1);
+    CHECK(lorentz_processor_has(LORENTZ_HAS_CONSTANT_TSC)
+        >= lorentz_processor_has(LORENTZ_HAS_INVARIANT_TSC));
+    CHECK(lorentz_processor_has(0) == LORENTZ_TIMERS_EINVAL);
+    CHECK(lorentz_hpet_error() >= 0);
+}
+
 int main(void)
 {
     CHECK(lorentz_timers_version() == LORENTZ_TIMERS_VERSION);
@@ -130,6 +149,10 @@ int main(void)
     CHECK(lorentz_source_force(LORENTZ_SOURCE_HPET) != 0);
     CHECK(lorentz_source() == LORENTZ_SOURCE_OS && lorentz_source_hertz() == 1000000000);
     CHECK(strcmp(lorentz_source_reason(), "forced by the program") == 0);
+    CHECK(lorentz_source_calibrate(0) == LORENTZ_TIMERS_EINVAL);
+    CHECK(lorentz_source_calibrate(0.0 / 0.0) == LORENTZ_TIMERS_EINVAL);
+    CHECK(lorentz_source_calibrate(0.02) == 0);
+    hardware();
     intervals();
     moments();
     sleeps();

@@ -1,14 +1,19 @@
 /* Behaviour that the preloaded timers must not change: values, errors, signals, cancellation. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,6 +65,8 @@ static void clocks(void)
     time_t told = 0, now = time(&told);
     CHECK(now == told && llabs(now - val.tv_sec) <= 1);
     struct timespec t;
+    CHECK(timespec_get(&t, TIME_UTC) == TIME_UTC && llabs(t.tv_sec - val.tv_sec) <= 1);
+    CHECK(timespec_get(&t, 12345) == 0);
     errno = 0;
     CHECK(clock_gettime(12345, &t) == -1 && errno == EINVAL);
 }
@@ -99,6 +106,12 @@ static void sleeps(void)
         CHECK(clock_nanosleep(all[i], TIMER_ABSTIME, &(struct timespec){0, 0}, NULL) == 0);
         CHECK(clock_nanosleep(all[i], 0, &(struct timespec){0, 1}, NULL) == 0);
     }
+    start = preloaded(CLOCK_MONOTONIC);
+    CHECK(sleep(1) == 0 && preloaded(CLOCK_MONOTONIC) - start >= 1000000000);
+    start = preloaded(CLOCK_MONOTONIC);
+    CHECK(thrd_sleep(&(struct timespec){0, 2000000}, NULL) == 0);
+    CHECK(preloaded(CLOCK_MONOTONIC) - start >= 2000000);
+    CHECK(thrd_sleep(&(struct timespec){0, -1}, NULL) == -2 && sleep(0) == 0);
     CHECK(usleep(0) == 0 && nanosleep(&(struct timespec){0, 0}, NULL) == 0);
     CHECK(nanosleep(&(struct timespec){0, 1000000000}, NULL) == -1 && errno == EINVAL);
     CHECK(nanosleep(&(struct timespec){0, -1}, NULL) == -1 && errno == EINVAL);
@@ -122,23 +135,85 @@ static void signals(void)
     CHECK(left.tv_sec >= 15 && nanos(left) < 29960000000);
     setitimer(ITIMER_REAL, &soon, NULL);
     CHECK(usleep(30000000) == -1 && errno == EINTR);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    unsigned int rest = sleep(30);
+    CHECK(rest >= 15 && rest <= 29);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    CHECK(thrd_sleep(&(struct timespec){30, 0}, &left) == -1);
+    CHECK(left.tv_sec >= 15 && nanos(left) < 29960000000);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    CHECK(poll(NULL, 0, 30000) == -1 && errno == EINTR);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    struct timeval far = {30, 0};
+    CHECK(select(0, NULL, NULL, NULL, &far) == -1 && errno == EINTR);
+    CHECK(far.tv_sec >= 15 && far.tv_sec <= 29);
 }
 
-static void *sleep_long(void *unused)
+/* Timeouts and events of poll, select and epoll. */
+static void events(void)
 {
-    (void)unused;
-    usleep(60000000);
+    int ends[2];
+    CHECK(pipe2(ends, O_CLOEXEC) == 0);
+    struct pollfd fd = {.fd = ends[0], .events = POLLIN};
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = ends[0]};
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &event) == 0);
+    for (int ready = 0; ready < 2; ready++) {
+        const struct timespec ms2 = {0, 2000000};
+        for (int kind = 0; kind < 7; kind++) {
+            int64_t start = preloaded(CLOCK_MONOTONIC), got = -2;
+            struct timeval us2000 = {0, 2000};
+            fd_set set;
+            FD_ZERO(&set);
+            FD_SET(ends[0], &set);
+            errno = ENOTTY;
+            switch (kind) {
+            case 0: got = poll(&fd, 1, 2); break;
+            case 1: got = ppoll(&fd, 1, &ms2, NULL); break;
+            case 2: got = select(ends[0] + 1, &set, NULL, NULL, &us2000); break;
+            case 3: got = pselect(ends[0] + 1, &set, NULL, NULL, &ms2, NULL); break;
+            case 4: got = epoll_wait(epoll, &event, 1, 2); break;
+            case 5: got = epoll_pwait(epoll, &event, 1, 2, NULL); break;
+            case 6: got = epoll_pwait2(epoll, &event, 1, &ms2, NULL); break;
+            }
+            CHECK(got == ready && errno == ENOTTY);
+            CHECK(ready || preloaded(CLOCK_MONOTONIC) - start >= 2000000);
+            if (kind == 2 || kind == 3)
+                CHECK(!!FD_ISSET(ends[0], &set) == ready);
+            if (kind == 2)
+                CHECK(ready ? us2000.tv_usec > 0 : us2000.tv_usec == 0);
+        }
+        CHECK(write(ends[1], "x", 1) == 1);
+    }
+    CHECK(ppoll(&fd, 1, &(struct timespec){0, -1}, NULL) == -1 && errno == EINVAL);
+    CHECK(select(0, NULL, NULL, NULL, &(struct timeval){-1, 0}) == -1 && errno == EINVAL);
+    CHECK(poll(&fd, 1, 0) == 1 && poll(&fd, 1, -1) == 1 && epoll_wait(epoll, &event, 1, -1) == 1);
+    CHECK(epoll_wait(-1, &event, 1, 2) == -1 && errno == EBADF);
+    close(ends[0]), close(ends[1]), close(epoll);
+}
+
+static void *sleep_long(void *how)
+{
+    struct timeval minute = {60, 0};
+    switch (*(const char *)how) {
+    case 'u': usleep(60000000); break;
+    case 's': sleep(60); break;
+    case 'p': poll(NULL, 0, 60000); break;
+    default: select(0, NULL, NULL, NULL, &minute);
+    }
     return NULL;
 }
 
 static void cancellation(void)
 {
-    pthread_t thread;
-    void *result = NULL;
-    CHECK(pthread_create(&thread, NULL, sleep_long, NULL) == 0);
-    usleep(30000);
-    CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0);
-    CHECK(result == PTHREAD_CANCELED);
+    for (const char *how = "uspc"; *how; how++) {
+        pthread_t thread;
+        void *result = NULL;
+        CHECK(pthread_create(&thread, NULL, sleep_long, (void *)how) == 0);
+        usleep(30000);
+        CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0);
+        CHECK(result == PTHREAD_CANCELED);
+    }
 }
 
 static void children(void)
@@ -159,6 +234,7 @@ int main(void)
     clocks();
     sleeps();
     signals();
+    events();
     cancellation();
     children();
     puts("good");

@@ -1,9 +1,11 @@
 //! Precise timers for programs that do not use them by themselves: `LD_PRELOAD=liblorentz_timers_preload.so PROGRAM`.
 //!
-//! clock_gettime, gettimeofday, time, usleep, nanosleep and clock_nanosleep are those of [`lorentz_timers`]. For clocks
-//! that it does not follow, and for wrong arguments, libc's own functions are called. The library has no effect on
-//! statically linked programs and on programs that make system calls themselves. `LORENTZ_TIMERS_SOURCE=tsc|hpet|os`
-//! forces a time source.
+//! clock_gettime, gettimeofday, time, timespec_get, ftime, sleep, usleep, nanosleep, clock_nanosleep and thrd_sleep are those of
+//! [`lorentz_timers`]; with `LORENTZ_TIMERS_WAITS=1` the timeouts of poll, select and epoll too ([`waits`]). For clocks that it does
+//! not follow, and for wrong arguments, libc's own functions are called. The library has no effect on statically linked programs
+//! and on programs that make system calls themselves. `LORENTZ_TIMERS_SOURCE=tsc|hpet|os` forces a time source.
+
+mod waits;
 
 use libc::{c_int, c_long, c_void, clockid_t, time_t, timespec, timeval};
 use lorentz_timers::os::{use_functions, ClockGettime, ClockNanosleep};
@@ -19,6 +21,7 @@ struct Behind {
     clock_gettime: ClockGettime,
     clock_nanosleep: ClockNanosleep,
     gettimeofday: unsafe extern "C" fn(*mut timeval, *mut c_void) -> c_int,
+    timespec_get: unsafe extern "C" fn(*mut timespec, c_int) -> c_int,
 }
 
 static BEHIND: OnceLock<Behind> = OnceLock::new();
@@ -47,6 +50,10 @@ fn find() -> Behind {
                 *mut c_void,
                 unsafe extern "C" fn(*mut timeval, *mut c_void) -> c_int,
             >(next(c"gettimeofday")),
+            timespec_get: std::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn(*mut timespec, c_int) -> c_int,
+            >(next(c"timespec_get")),
         }
     }
 }
@@ -136,6 +143,46 @@ pub unsafe extern "C" fn time(out: *mut time_t) -> time_t {
     now
 }
 
+/// timespec_get(3).
+///
+/// # Safety
+/// The requirements are those of libc's function.
+#[no_mangle]
+pub unsafe extern "C" fn timespec_get(out: *mut timespec, base: c_int) -> c_int {
+    const TIME_UTC: c_int = 1;
+    let behind = behind();
+    if base != TIME_UTC || out.is_null() {
+        // SAFETY: the caller guarantees it.
+        return unsafe { (behind.timespec_get)(out, base) };
+    }
+    // SAFETY: the caller guarantees it.
+    unsafe { out.write(now(Reference::Realtime)) };
+    base
+}
+
+/// The result of ftime(3).
+#[repr(C)]
+pub struct timeb {
+    time: time_t,
+    millitm: libc::c_ushort,
+    timezone: libc::c_short,
+    dstflag: libc::c_short,
+}
+
+/// ftime(3). Programs that were linked with a glibc before 2.31 call it.
+///
+/// # Safety
+/// The requirements are those of libc's function.
+#[no_mangle]
+pub unsafe extern "C" fn ftime(out: *mut timeb) -> c_int {
+    behind();
+    let now = now(Reference::Realtime);
+    let millitm = (now.tv_nsec / 1_000_000) as libc::c_ushort;
+    // SAFETY: the caller guarantees it.
+    unsafe { out.write(timeb { time: now.tv_sec, millitm, timezone: 0, dstflag: 0 }) };
+    0
+}
+
 /// clock_nanosleep(2). Returns 0 or an error number.
 ///
 /// # Safety
@@ -204,6 +251,38 @@ pub unsafe extern "C-unwind" fn nanosleep(
             unsafe { *libc::__errno_location() = error };
             -1
         }
+    }
+}
+
+/// sleep(3). Returns the whole seconds that are left after a signal.
+///
+/// # Safety
+/// It has no requirements.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn sleep(secs: libc::c_uint) -> libc::c_uint {
+    let mut left = spec(i64::from(secs) * NANOS_PER_SEC);
+    let request = left;
+    // SAFETY: both are local variables.
+    match unsafe { nanosleep(&request, &mut left) } {
+        0 => 0,
+        _ => left.tv_sec as libc::c_uint,
+    }
+}
+
+/// thrd_sleep(3): -1 after a signal, -2 for a wrong request.
+///
+/// # Safety
+/// The requirements are those of libc's function.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn thrd_sleep(
+    request: *const timespec,
+    remaining: *mut timespec,
+) -> c_int {
+    // SAFETY: the caller guarantees it.
+    match unsafe { clock_nanosleep(libc::CLOCK_REALTIME, 0, request, remaining) } {
+        0 => 0,
+        libc::EINTR => -1,
+        _ => -2,
     }
 }
 

@@ -1,0 +1,151 @@
+//! The start of an exec: its notification, until the kernel is told to go on with it.
+//!
+//! Race: another process of Lorentz traces the thread, for an adoption or a checkpoint, and this monitor has received the
+//! notification before. It cannot seize the thread then. The other lets the thread go in a moment, so this monitor tries again until
+//! it does, and refuses the exec only if that takes too long. An interrupt by the other ends the notification, and the thread makes
+//! its call again.
+
+use super::{stop_for_test, ExecMonitor, InjectedFds};
+use crate::image::Image;
+use crate::managed_clock::ManagedClock;
+use crate::trace::TracedThread;
+use crate::tracee::{is_of_lorentz, report_refusal, tracer_of};
+use crate::user_notification::{self, Notification};
+use lorentz_clock::Failpoint;
+use lorentz_shim::filter::EXEC_CHANGE_SIGNAL_OPEN;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// How long an exec may wait for another process of Lorentz. A thread is let go after some milliseconds, or when its tracer dies.
+const TRACED_TIMEOUT: Duration = Duration::from_secs(10);
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
+
+/// An exec whose thread another process of Lorentz traces.
+pub(super) struct PostponedExec {
+    listener: OwnedFd,
+    index: usize,
+    notification: Notification,
+    deadline: Instant,
+}
+
+/// A try to seize the thread of an exec.
+enum Seized {
+    Yes,
+    /// Another process of Lorentz traces it.
+    NotYet,
+    No(io::Error),
+}
+
+impl Seized {
+    fn try_to(thread: TracedThread) -> Seized {
+        /// The tracer may let the thread go between the refusal and the look.
+        const MAX_TRIES: u32 = 10;
+        let mut refusal = io::Error::from_raw_os_error(libc::ESRCH);
+        for _ in 0..MAX_TRIES {
+            let Err(error) = thread.seize() else { return Seized::Yes };
+            refusal = error;
+            match tracer_of(thread) {
+                // A thread that this monitor is about to adopt is seized already.
+                Some(tracer) if tracer == std::process::id() as i32 => return Seized::Yes,
+                Some(tracer) if is_of_lorentz(tracer) => return Seized::NotYet,
+                Some(_) => break,
+                None => {}
+            }
+        }
+        Seized::No(refusal)
+    }
+}
+
+impl ExecMonitor {
+    /// Handles the notification of an exec: seizes the thread, gives it the descriptors that the new image needs, and lets the call
+    /// go on.
+    pub(super) fn on_exec(&mut self, listener: usize, notification: &Notification) {
+        let (fd, index) = &self.listeners[listener];
+        let (index, thread) = (*index, TracedThread(notification.thread as i32));
+        stop_for_test(&self.clocks[index], Failpoint::ExecNotified);
+        match Seized::try_to(thread) {
+            Seized::Yes => {
+                let clock = &self.clocks[index];
+                if let Some(fds) = let_go(fd.as_fd(), notification, clock, &self.image) {
+                    self.execs.insert(thread, (fds, index));
+                }
+            }
+            Seized::NotYet => {
+                if let Ok(listener) = fd.try_clone() {
+                    let deadline = Instant::now() + TRACED_TIMEOUT;
+                    let notification = *notification;
+                    let postponed = PostponedExec { listener, index, notification, deadline };
+                    self.postponed.push(postponed);
+                }
+            }
+            Seized::No(error) => refuse(fd.as_fd(), notification, &error),
+        }
+    }
+
+    /// How long the loop may wait before it tries the postponed execs again; `None` if there are none.
+    pub(super) fn retry_interval(&self) -> Option<Duration> {
+        (!self.postponed.is_empty()).then_some(RETRY_INTERVAL)
+    }
+
+    /// Tries the postponed execs again.
+    pub(super) fn retry_postponed(&mut self) {
+        for exec in std::mem::take(&mut self.postponed) {
+            let (fd, id) = (exec.listener.as_fd(), exec.notification.id);
+            if !user_notification::is_valid(fd, id) {
+                continue;
+            }
+            let thread = TracedThread(exec.notification.thread as i32);
+            match Seized::try_to(thread) {
+                Seized::Yes => {
+                    let clock = &self.clocks[exec.index];
+                    if let Some(fds) = let_go(fd, &exec.notification, clock, &self.image) {
+                        self.execs.insert(thread, (fds, exec.index));
+                    }
+                }
+                Seized::NotYet if Instant::now() < exec.deadline => self.postponed.push(exec),
+                Seized::NotYet => {
+                    let busy = io::Error::from_raw_os_error(libc::EBUSY);
+                    refuse(fd, &exec.notification, &busy);
+                }
+                Seized::No(error) => refuse(fd, &exec.notification, &error),
+            }
+        }
+    }
+}
+
+fn refuse(listener: BorrowedFd, notification: &Notification, error: &io::Error) {
+    report_refusal(TracedThread(notification.thread as i32), error);
+    let _ = user_notification::fail(listener, notification.id, libc::EPERM);
+}
+
+/// Gives a seized thread the descriptors, and lets its exec go on. `None` if that fails. If the exec fails, the thread stops on its
+/// way back, and the monitor detaches there.
+fn let_go(
+    listener: BorrowedFd,
+    notification: &Notification,
+    clock: &ManagedClock,
+    image: &Image,
+) -> Option<InjectedFds> {
+    let (thread, id) = (TracedThread(notification.thread as i32), notification.id);
+    stop_for_test(clock, Failpoint::ExecSeized);
+    let injected = thread.interrupt().and_then(|()| {
+        Ok(InjectedFds {
+            image: user_notification::add_fd(listener, id, image.file.as_fd())?,
+            page: user_notification::add_fd(listener, id, clock.page.as_fd())?,
+            registry: user_notification::add_fd(listener, id, clock.target.clock.as_fd())?,
+            unblock_change_signal: notification.args[5] & EXEC_CHANGE_SIGNAL_OPEN != 0,
+        })
+    });
+    match injected {
+        Ok(fds) => {
+            let _ = user_notification::go_on(listener, id);
+            stop_for_test(clock, Failpoint::ExecLetGo);
+            Some(fds)
+        }
+        Err(_) => {
+            let _ = user_notification::fail(listener, id, libc::EMFILE);
+            None
+        }
+    }
+}

@@ -1,0 +1,41 @@
+"""Programs that execute another one while somebody traces them: a process of Lorentz's, which lets
+them go in a moment, or a debugger."""
+
+from __future__ import annotations
+
+import pytest
+from framework import build
+from framework.failpoints import Faulty
+from framework.points import execute
+from framework.running import Native
+
+EXECS = """echo '{"ev":"ready"}'; read line; exec /bin/echo '{"ev":"ran"}'"""
+
+
+def execute_while_traced(name: str, real_ms: int) -> Faulty:
+    """Lets a program execute another, and a process called `name` trace it from the moment at which
+    the monitor has been notified."""
+    with Faulty("/bin/sh", "-c", EXECS, rate="1", stdin=True) as inside:
+        inside.line(ev="ready")
+        [pid] = inside.programs()
+        execute(inside, "ExecNotified")
+        with Native([build.c("faults/tracer"), name, str(pid), str(real_ms)]) as tracer:
+            tracer.line(ev="traces")
+            inside.points.release("ExecNotified")
+            inside.status = inside.finish(timeout=20)
+            tracer.finish()
+    return inside
+
+
+@pytest.mark.parametrize("name", ["lorentz", "lorentz-adopt"])
+def test_an_exec_waits_for_another_process_of_lorentz(name):
+    """An adoption and a checkpoint seize each thread for a moment."""
+    inside = execute_while_traced(name, 500)
+    assert inside.status == 0, inside.stderr
+    assert inside.lines(ev="ran") and not inside.stderr
+
+
+def test_an_exec_is_refused_while_a_debugger_traces():
+    inside = execute_while_traced("gdb", 500)
+    assert inside.status == 126
+    assert "it is traced (strace or gdb inside)" in inside.stderr
