@@ -30,12 +30,10 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 mod awaited;
 mod exec_start;
-
-use exec_start::PostponedExec;
 
 /// Numbers of the descriptors that were put into a process that is about to exec.
 #[derive(Clone, Copy)]
@@ -96,6 +94,14 @@ pub struct ExecMonitor {
 struct Awaited {
     thread: TracedThread,
     status: Option<i32>,
+}
+
+/// An exec whose thread another process of Lorentz traces.
+struct PostponedExec {
+    listener: OwnedFd,
+    index: usize,
+    notification: Notification,
+    deadline: Instant,
 }
 
 impl ExecMonitor {

@@ -3,57 +3,20 @@
 //! The users' interface and its documentation are in `python/lorentz`. Here, times are nanoseconds and a rate is a text. While a
 //! call waits, other Python threads run.
 
+mod errors;
 mod timers;
 
+use errors::{
+    EndedError, FailedError, LorentzError, NativeResult, NotFoundError, RefusedError,
+    WrongInputError,
+};
 use lorentz_embed as embed;
 use lorentz_embed::{
-    AttachOptions, Container, Error, ErrorKind, ExperimentOptions, Owner, Rate, Span, Target,
-    WallTime,
+    AttachOptions, Container, Error, ExperimentOptions, Owner, Rate, Span, Target, WallTime,
 };
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use pyo3::{create_exception, wrap_pyfunction};
-
-create_exception!(lorentz, LorentzError, PyException, "Something that Lorentz could not do.");
-create_exception!(lorentz, WrongInputError, LorentzError, "A value that cannot be.");
-create_exception!(
-    lorentz,
-    NotFoundError,
-    LorentzError,
-    "No such container, process or experiment."
-);
-create_exception!(
-    lorentz,
-    RefusedError,
-    LorentzError,
-    "Not now, or not to this one; nothing has changed."
-);
-create_exception!(lorentz, EndedError, LorentzError, "The process of the experiment has ended.");
-create_exception!(lorentz, FailedError, LorentzError, "The machine or the kernel would not.");
-
-/// An error that becomes a Python exception.
-struct Raised(Error);
-
-impl From<Error> for Raised {
-    fn from(error: Error) -> Raised {
-        Raised(error)
-    }
-}
-
-impl From<Raised> for PyErr {
-    fn from(Raised(Error { kind, text }): Raised) -> PyErr {
-        match kind {
-            ErrorKind::WrongInput => WrongInputError::new_err(text),
-            ErrorKind::NotFound => NotFoundError::new_err(text),
-            ErrorKind::Refused => RefusedError::new_err(text),
-            ErrorKind::Ended => EndedError::new_err(text),
-            ErrorKind::Failed => FailedError::new_err(text),
-        }
-    }
-}
-
-type NativeResult<T> = Result<T, Raised>;
+use pyo3::wrap_pyfunction;
 
 /// Runs `act` without the GIL: other Python threads run meanwhile.
 fn apart<T: Send>(py: Python, act: impl FnOnce() -> embed::Result<T> + Send) -> NativeResult<T> {

@@ -1,6 +1,6 @@
 //! The precise timers ([`lorentz_timers`]): moments and intervals are ticks.
 
-use crate::{FailedError, WrongInputError};
+use crate::errors::{FailedError, WrongInputError};
 use lorentz_timers as timers;
 use lorentz_timers::{Interval, Moment, OutOfRange, TimeSource, Woken};
 use pyo3::prelude::*;

@@ -5,7 +5,7 @@
 //! it does, and refuses the exec only if that takes too long. An interrupt by the other ends the notification, and the thread makes
 //! its call again.
 
-use super::{stop_for_test, ExecMonitor, InjectedFds};
+use super::{stop_for_test, ExecMonitor, InjectedFds, PostponedExec};
 use crate::image::Image;
 use crate::managed_clock::ManagedClock;
 use crate::trace::TracedThread;
@@ -14,20 +14,12 @@ use crate::user_notification::{self, Notification};
 use lorentz_clock::Failpoint;
 use lorentz_shim::filter::EXEC_CHANGE_SIGNAL_OPEN;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// How long an exec may wait for another process of Lorentz. A thread is let go after some milliseconds, or when its tracer dies.
 const TRACED_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
-
-/// An exec whose thread another process of Lorentz traces.
-pub(super) struct PostponedExec {
-    listener: OwnedFd,
-    index: usize,
-    notification: Notification,
-    deadline: Instant,
-}
 
 /// A try to seize the thread of an exec.
 enum Seized {
