@@ -169,7 +169,7 @@ def test_long_frames_pass_where_the_mtu_is_large():
         assert len(capture.probes(1)[0].data) == 8_042
 
 
-@pytest.mark.parametrize("stands", [3, 60])
+@pytest.mark.parametrize("stands", [3, pytest.param(60, marks=pytest.mark.patient)])
 def test_tcp_goes_on_after_a_freeze_as_if_nothing_had_been(stands: int):
     """stands: real seconds."""
     code = (
