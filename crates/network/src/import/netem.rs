@@ -2,6 +2,8 @@
 //! some kernels have none.
 
 use std::collections::BTreeSet;
+use std::iter::Peekable;
+use std::str::SplitWhitespace;
 
 use serde_saphyr::Spanned;
 
@@ -57,18 +59,7 @@ fn parse(line: &str) -> Option<(&str, Impairments)> {
     }
     let line = line.split(" #").next()?;
     let mut words = line.split_whitespace().peekable();
-    words.next_if_eq(&"sudo");
-    let tc = words.next()?;
-    let is_known = tc.rsplit('/').next()? == "tc"
-        && words.next()? == "qdisc"
-        && ["add", "replace", "change"].contains(&words.next()?)
-        && words.next()? == "dev";
-    let interface = words.next().filter(|_| is_known)?;
-    (words.next()? == "root").then_some(())?;
-    if words.next_if_eq(&"handle").is_some() {
-        words.next()?;
-    }
-    (words.next()? == "netem").then_some(())?;
+    let interface = interface_of(&mut words)?;
     let mut impairments = Impairments::default();
     let mut jitter = Jitter::default();
     let mut limit = None;
@@ -112,6 +103,24 @@ fn parse(line: &str) -> Option<(&str, Impairments)> {
         impairments.queue = Some(Queue { packets: Some(packets), ..Queue::default() });
     }
     Some((interface, impairments))
+}
+
+type Words<'a> = Peekable<SplitWhitespace<'a>>;
+
+/// Takes the words of `tc qdisc add dev INTERFACE root netem`, and returns the interface.
+fn interface_of<'a>(words: &mut Words<'a>) -> Option<&'a str> {
+    words.next_if_eq(&"sudo");
+    let tc = words.next()?;
+    let is_known = tc.rsplit('/').next()? == "tc"
+        && words.next()? == "qdisc"
+        && ["add", "replace", "change"].contains(&words.next()?)
+        && words.next()? == "dev";
+    let interface = words.next().filter(|_| is_known)?;
+    (words.next()? == "root").then_some(())?;
+    if words.next_if_eq(&"handle").is_some() {
+        words.next()?;
+    }
+    (words.next()? == "netem").then_some(interface)
 }
 
 /// Parses a time of `tc`, which is in microseconds where it has no unit.

@@ -1,5 +1,8 @@
 //! Lists of Tcl, in which `.imn` files are written.
 
+use std::iter::Peekable;
+use std::str::CharIndices;
+
 use super::draft::{Draft, Position, Read};
 
 /// A word and its place; without the braces, if it had any.
@@ -16,65 +19,81 @@ pub struct Word<'a> {
 /// Parses the words of a list that begins at `at`.
 pub fn words<'a>(draft: &Draft, list: &Word<'a>) -> Read<Vec<Word<'a>>> {
     let mut found = Vec::new();
-    let mut chars = list.text.char_indices().peekable();
-    let mut at = list.at;
-    let step = |at: &mut Position, c: char| match c {
-        '\n' => *at = Position { line: at.line + 1, column: 1 },
-        _ => at.column += 1,
-    };
-    while let Some((from, c)) = chars.next() {
-        let begin = at;
-        step(&mut at, c);
+    let mut scanner = Scanner { chars: list.text.char_indices().peekable(), at: list.at };
+    loop {
+        let begin = scanner.at;
+        let Some((from, c)) = scanner.take() else { return Ok(found) };
         if c.is_whitespace() {
             continue;
         }
         let closing = match c {
-            '{' => Some('}'),
-            '"' => Some('"'),
+            '{' => '}',
+            '"' => '"',
             '}' => return draft.error(begin, "}: closes nothing"),
-            _ => None,
-        };
-        let mut depth = 1;
-        let mut end = list.text.len();
-        loop {
-            let Some((next, c)) = chars.peek().copied() else {
-                if closing.is_some() {
-                    return draft.error(begin, format!("{c}: is not closed"));
-                }
-                break;
-            };
-            if closing.is_none() && c.is_whitespace() {
-                end = next;
-                break;
-            }
-            chars.next();
-            step(&mut at, c);
-            // A brace behind a backslash is a character like any other.
-            if let ('\\', Some((_, escaped))) = (c, chars.peek().copied()) {
-                chars.next();
-                step(&mut at, escaped);
+            _ => {
+                let end = scanner.pass_bare().unwrap_or(list.text.len());
+                found.push(Word { text: &list.text[from..end], at: begin, is_braced: false });
                 continue;
             }
-            match closing {
-                Some(closing) if c == closing => depth -= 1,
-                Some('}') if c == '{' => depth += 1,
-                _ => continue,
+        };
+        let Some(end) = scanner.pass_closing(closing) else {
+            return draft.error(begin, format!("{c}: is not closed"));
+        };
+        let at = Position { column: begin.column + 1, ..begin };
+        found.push(Word { text: &list.text[from + 1..end], at, is_braced: c == '{' });
+    }
+}
+
+/// The characters of a list that are still to come, and where the next one stands.
+struct Scanner<'a> {
+    chars: Peekable<CharIndices<'a>>,
+    at: Position,
+}
+
+impl Scanner<'_> {
+    fn take(&mut self) -> Option<(usize, char)> {
+        let (index, c) = self.chars.next()?;
+        match c {
+            '\n' => self.at = Position { line: self.at.line + 1, column: 1 },
+            _ => self.at.column += 1,
+        }
+        Some((index, c))
+    }
+
+    /// As [`Scanner::take`]. A character behind a backslash stands for itself, and is taken too.
+    fn take_unescaped(&mut self) -> Option<(usize, char)> {
+        let (index, c) = self.take()?;
+        if c == '\\' {
+            self.take();
+        }
+        Some((index, c))
+    }
+
+    /// Passes the rest of a word without braces. Returns its end; `None` for that of the list.
+    fn pass_bare(&mut self) -> Option<usize> {
+        loop {
+            match *self.chars.peek()? {
+                (end, c) if c.is_whitespace() => return Some(end),
+                _ => self.take_unescaped(),
+            };
+        }
+    }
+
+    /// Passes all up to the character that closes the word, whose place it returns; `None` if there is none.
+    fn pass_closing(&mut self, closing: char) -> Option<usize> {
+        let mut depth = 1;
+        loop {
+            let (index, c) = self.take_unescaped()?;
+            if c == closing {
+                depth -= 1;
+            } else if closing == '}' && c == '{' {
+                depth += 1;
             }
             if depth == 0 {
-                end = next;
-                break;
+                return Some(index);
             }
         }
-        found.push(match closing {
-            Some(_) => Word {
-                text: &list.text[from + 1..end],
-                at: Position { column: begin.column + 1, ..begin },
-                is_braced: c == '{',
-            },
-            None => Word { text: &list.text[from..end], at: begin, is_braced: false },
-        });
     }
-    Ok(found)
 }
 
 /// Parses the keys and values of a list.

@@ -108,26 +108,9 @@ pub(super) fn ns2script(
             draft.leave_out(*at, format!("wlan {name}: {key} {value}"));
         }
     }
-    let start = match find("autostart") {
-        None => Delay::default(),
-        Some((key, value, at)) => match value.parse::<Delay>() {
-            Ok(start) => start,
-            Err(_) => {
-                return Numbers { draft, at: *at }.expected(key, value, "seconds, up to a day")
-            }
-        },
-    };
-    if let Some((key, value, at)) = find("refresh_ms") {
-        let numbers = Numbers { draft, at: *at };
-        let millis = numbers.whole(key, value)?.and_then(|millis| i64::try_from(millis).ok());
-        let Some(refresh) = millis.and_then(|n| Delay::new(Span(n.saturating_mul(1_000_000))))
-        else {
-            return numbers.expected(key, value, "milliseconds from 1 to a day");
-        };
-        // All walks take their steps together.
-        let known = draft.file.mobility.refresh.as_ref().map(|known| known.value);
-        let least = known.map_or(refresh, |known| known.min(refresh));
-        draft.file.mobility.refresh = Some(at.of(least));
+    let start = find("autostart").map_or(Ok(Delay::default()), |setting| start(draft, setting))?;
+    if let Some(setting) = find("refresh_ms") {
+        set_refresh(draft, setting)?;
     }
     let repeats = find("loop").is_some_and(|(_, value, _)| !["0", "off", "false"].contains(value));
     let path = path.display().to_string();
@@ -150,6 +133,27 @@ pub(super) fn ns2script(
     if !map.is_empty() {
         draft.file.mobility.scripts.push(at.of(ScriptFile { file: path, start, repeats, map }));
     }
+    Ok(())
+}
+
+/// Reads when a script starts.
+fn start(draft: &Draft, (key, value, at): &Setting) -> Read<Delay> {
+    match value.parse() {
+        Ok(start) => Ok(start),
+        Err(_) => Numbers { draft, at: *at }.expected(key, value, "seconds, up to a day"),
+    }
+}
+
+/// Reads how often the nodes of a script take a step. All walks take their steps together.
+fn set_refresh(draft: &mut Draft, (key, value, at): &Setting) -> Read<()> {
+    let numbers = Numbers { draft, at: *at };
+    let millis = numbers.whole(key, value)?.and_then(|millis| i64::try_from(millis).ok());
+    let Some(refresh) = millis.and_then(|n| Delay::new(Span(n.saturating_mul(1_000_000)))) else {
+        return numbers.expected(key, value, "milliseconds from 1 to a day");
+    };
+    let known = draft.file.mobility.refresh.as_ref().map(|known| known.value);
+    let least = known.map_or(refresh, |known| known.min(refresh));
+    draft.file.mobility.refresh = Some(at.of(least));
     Ok(())
 }
 
