@@ -21,9 +21,10 @@ struct Header {
 
 const MAGIC: u64 = 0x4c5a_7374_6163_6b21;
 const HEADER_LEN: u64 = size_of::<Header>() as u64;
-/// A stack that the program gives is used if it has at least this size: a frame of a signal takes up to 4 KiB with
-/// wide registers, and three may lie on top of each other.
-const MIN_SUFFICIENT: u64 = 16 * 1024;
+/// A stack that the program gives is used if it has at least this size. A frame of a signal takes up to 4 KiB with wide registers, and
+/// three may lie on top of each other: the program's, that of a trapped call in its handler, and that of the clock-change signal.
+/// With what the shim's two handlers need, half is left to the program's.
+const MIN_SUFFICIENT: u64 = 32 * 1024;
 /// Size of ours.
 const STACK_LEN: u64 = SPARE_STACK_LEN as u64;
 /// struct stack_t of a thread that has none.
