@@ -43,3 +43,21 @@ def test_memory_of_any_alignment():
         lines = inside.lines(ev="done")
     assert len(lines) == 48
     assert all((line["ret"], line["sane"]) == (0, 1) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("size", "taken"), [(16, 4), (16, 6), (20, 10), (24, 12), (31, 15), (32, 16), (64, 48)]
+)
+def test_a_change_during_a_wait_in_a_handler_on_an_alternate_stack(size, taken):
+    """KiB, and how many of them the handler takes. Three frames of signals lie on the stack then:
+    the program's, that of the trapped wait, and that of the change."""
+    command = (build.c("faults/alternate_stack"), str(size * 1024), str(taken * 1024))
+    with Native([*command, "0.05"]) as native:
+        native.succeed()
+    with Inside(*command, "1000", rate="1") as inside:
+        inside.line(ev="waits")
+        for rate in ("2", "1/2", "3"):
+            inside.dilate(rate)
+        inside.leap("1000s")
+        inside.line(ev="done")
+        inside.succeed()
