@@ -7,7 +7,6 @@ use std::path::Path;
 
 use lorentz_clock::{file, SkipMode};
 
-use crate::host_time;
 use crate::{Clock, ClockSettings, HostNow};
 
 impl Clock {
@@ -23,8 +22,7 @@ impl Clock {
         let clock = Clock::map(path, &file)?;
         let host = HostNow::read()?;
         let start = settings.segment(&host);
-        let host_wall = host_time::wall_ahead().unwrap_or(host.wall_offset());
-        clock.page().initialise(&start, settings.rate, settings.policy, host_wall);
+        clock.page().initialise(&start, settings.rate, settings.policy, host.wall_offset());
         if settings.skip != SkipMode::Off {
             clock.set_skipping(settings.skip, settings.read_cost)?;
         }

@@ -31,8 +31,8 @@ pub fn has_forced_signal(pid: u32) -> bool {
 
 fn is_forced(thread: TracedThread) -> bool {
     let mask = |field| u64::from_str_radix(&status_of(thread, field)?, 16).ok();
-    let blocked = mask("SigBlk:").unwrap_or(0);
-    mask("SigPnd:").is_some_and(|pending| pending & !blocked & FORCED != 0)
+    let pending = mask("SigPnd:").unwrap_or(0) & FORCED;
+    pending != 0 && pending & !mask("SigBlk:").unwrap_or(0) != 0
 }
 
 fn threads_of(pid: u32) -> Vec<TracedThread> {
@@ -45,7 +45,11 @@ impl TracedThread {
     /// Lets the thread, which has stopped for an interrupt, take the signals that are forced on it. It stops again at the first
     /// instruction of a handler. No freezer may hold it. Returns whether it has stopped by `deadline`.
     pub fn take_forced_signals(self, deadline: Instant) -> io::Result<bool> {
-        while is_forced(self) {
+        // Of each signal one is pending at most.
+        for _ in 0..FORCED.count_ones() {
+            if !is_forced(self) {
+                break;
+            }
             self.go_on(0)?;
             if !self.go_on_until_interrupted(|| self.wait_until(deadline))? {
                 return Ok(false);

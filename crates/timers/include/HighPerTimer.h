@@ -7,7 +7,7 @@
  * A HighPerTimer is a signed count of ticks of the time source: a date, in ticks since 1970, or a span. Seconds and nanoseconds are
  * computed when they are asked for. Arithmetic out of range throws std::out_of_range.
  *
- * What differs from the library of that name: docs/timers.md, "HighPerTimer".
+ * docs/timers.md, "HighPerTimer", tells the differences from the library of that name.
  */
 #ifndef LORENTZ_HIGHPERTIMER_H
 #define LORENTZ_HIGHPERTIMER_H

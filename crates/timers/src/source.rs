@@ -115,21 +115,17 @@ impl TimeSource {
     /// # Errors
     /// [`SourceError::Calibrated`]: an interval has been converted already.
     pub fn calibrate(time: Duration) -> Result<(), SourceError> {
-        let is_counted = chosen().source == TimeSource::Tsc;
-        let nanos = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
-        let mut is_new = !is_counted;
+        if chosen().source != TimeSource::Tsc {
+            return Ok(());
+        }
+        let mut is_measured = false;
         SCALE.get_or_init(|| {
-            is_new = true;
-            if is_counted {
-                measured_scale(nanos)
-            } else {
-                known_scale()
-            }
+            is_measured = true;
+            measured_scale(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
         });
-        if is_new || !is_counted {
-            Ok(())
-        } else {
-            Err(SourceError::Calibrated)
+        match is_measured {
+            true => Ok(()),
+            false => Err(SourceError::Calibrated),
         }
     }
 

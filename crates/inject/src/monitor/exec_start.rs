@@ -49,29 +49,35 @@ impl Seized {
     }
 }
 
+/// What has come of a notification.
+enum Start {
+    /// The exec goes on, with these descriptors.
+    LetGo(InjectedFds),
+    /// Another process of Lorentz traces the thread.
+    NotYet,
+    /// The exec has failed, or nobody waits for the answer.
+    Failed,
+}
+
 impl ExecMonitor {
     /// Handles the notification of an exec: seizes the thread, gives it the descriptors that the new image needs, and lets the call
     /// go on.
     pub(super) fn on_exec(&mut self, listener: usize, notification: &Notification) {
         let (fd, index) = &self.listeners[listener];
         let (index, thread) = (*index, TracedThread(notification.thread as i32));
-        stop_for_test(&self.clocks[index], Failpoint::ExecNotified);
-        match Seized::try_to(thread) {
-            Seized::Yes => {
-                let clock = &self.clocks[index];
-                if let Some(fds) = let_go(fd.as_fd(), notification, clock, &self.image) {
-                    self.execs.insert(thread, (fds, index));
-                }
+        let clock = &self.clocks[index];
+        stop_for_test(clock, Failpoint::ExecNotified);
+        match start(fd.as_fd(), notification, clock, &self.image) {
+            Start::LetGo(fds) => {
+                self.execs.insert(thread, (fds, index));
             }
-            Seized::NotYet => {
+            Start::NotYet => {
                 if let Ok(listener) = fd.try_clone() {
-                    let deadline = Instant::now() + TRACED_TIMEOUT;
-                    let notification = *notification;
-                    let postponed = PostponedExec { listener, index, notification, deadline };
-                    self.postponed.push(postponed);
+                    let (notification, deadline) = (*notification, Instant::now() + TRACED_TIMEOUT);
+                    self.postponed.push(PostponedExec { listener, index, notification, deadline });
                 }
             }
-            Seized::No(error) => refuse(fd.as_fd(), notification, &error),
+            Start::Failed => {}
         }
     }
 
@@ -87,21 +93,34 @@ impl ExecMonitor {
             if !user_notification::is_valid(fd, id) {
                 continue;
             }
-            let thread = TracedThread(exec.notification.thread as i32);
-            match Seized::try_to(thread) {
-                Seized::Yes => {
-                    let clock = &self.clocks[exec.index];
-                    if let Some(fds) = let_go(fd, &exec.notification, clock, &self.image) {
-                        self.execs.insert(thread, (fds, exec.index));
-                    }
+            match start(fd, &exec.notification, &self.clocks[exec.index], &self.image) {
+                Start::LetGo(fds) => {
+                    let thread = TracedThread(exec.notification.thread as i32);
+                    self.execs.insert(thread, (fds, exec.index));
                 }
-                Seized::NotYet if Instant::now() < exec.deadline => self.postponed.push(exec),
-                Seized::NotYet => {
-                    let busy = io::Error::from_raw_os_error(libc::EBUSY);
-                    refuse(fd, &exec.notification, &busy);
+                Start::NotYet if Instant::now() < exec.deadline => self.postponed.push(exec),
+                Start::NotYet => {
+                    refuse(fd, &exec.notification, &io::Error::from_raw_os_error(libc::EBUSY));
                 }
-                Seized::No(error) => refuse(fd, &exec.notification, &error),
+                Start::Failed => {}
             }
+        }
+    }
+}
+
+/// Seizes the thread of an exec, and lets the exec go on.
+fn start(
+    listener: BorrowedFd,
+    notification: &Notification,
+    clock: &ManagedClock,
+    image: &Image,
+) -> Start {
+    match Seized::try_to(TracedThread(notification.thread as i32)) {
+        Seized::Yes => let_go(listener, notification, clock, image),
+        Seized::NotYet => Start::NotYet,
+        Seized::No(error) => {
+            refuse(listener, notification, &error);
+            Start::Failed
         }
     }
 }
@@ -111,14 +130,14 @@ fn refuse(listener: BorrowedFd, notification: &Notification, error: &io::Error) 
     let _ = user_notification::fail(listener, notification.id, libc::EPERM);
 }
 
-/// Gives a seized thread the descriptors, and lets its exec go on. `None` if that fails. If the exec fails, the thread stops on its
-/// way back, and the monitor detaches there.
+/// Gives a seized thread the descriptors, and lets its exec go on. If the exec fails, the thread stops on its way back, and the
+/// monitor detaches there.
 fn let_go(
     listener: BorrowedFd,
     notification: &Notification,
     clock: &ManagedClock,
     image: &Image,
-) -> Option<InjectedFds> {
+) -> Start {
     let (thread, id) = (TracedThread(notification.thread as i32), notification.id);
     stop_for_test(clock, Failpoint::ExecSeized);
     let injected = thread.interrupt().and_then(|()| {
@@ -133,11 +152,11 @@ fn let_go(
         Ok(fds) => {
             let _ = user_notification::go_on(listener, id);
             stop_for_test(clock, Failpoint::ExecLetGo);
-            Some(fds)
+            Start::LetGo(fds)
         }
         Err(_) => {
             let _ = user_notification::fail(listener, id, libc::EMFILE);
-            None
+            Start::Failed
         }
     }
 }

@@ -164,6 +164,17 @@ impl Draft {
     }
 }
 
+/// Returns the node that is a switch or a hub, by the names of CORE 4 and IMUNES.
+pub(super) fn switch_of(kind: &str) -> Option<Node> {
+    let (kind, stp) = match kind {
+        "lanswitch" => (NodeKind::Switch, false),
+        "stpswitch" => (NodeKind::Switch, true),
+        "hub" => (NodeKind::Hub, false),
+        _ => return None,
+    };
+    Some(Node { kind, stp, ..Node::default() })
+}
+
 /// Addresses that a loopback interface has anyway.
 pub(super) const OF_LOOPBACK: [&str; 3] = ["127.0.0.1/8", "127.0.0.1/24", "::1/128"];
 

@@ -3,7 +3,7 @@
 mod link;
 mod station;
 
-use super::draft::{default_routes, forward, is_whole_processor, Draft, Position, Read};
+use super::draft::{default_routes, forward, is_whole_processor, switch_of, Draft, Position, Read};
 use super::services::{self, Routing, Style, Wanted};
 use super::tcl::{pairs, short, value_of, words, Word};
 use super::wlan;
@@ -170,18 +170,15 @@ fn node_of_type(
     let Some(kind) = value_of(settings, "type") else {
         return draft.error(id.at, format!("node {}: expected a type", id.text));
     };
+    if let Some(switch) = switch_of(kind.text) {
+        return Ok(Some((switch, false)));
+    }
     let mut node = Node::default();
     let mut is_host = false;
     match kind.text {
         "router" if matches!(model, "PC" | "host") => is_host = true,
         "router" => forward(id.at, &mut node),
         "pc" | "host" => is_host = true,
-        "lanswitch" => node.kind = NodeKind::Switch,
-        "stpswitch" => {
-            node.kind = NodeKind::Switch;
-            node.stp = true;
-        }
-        "hub" => node.kind = NodeKind::Hub,
         "wlan" => {
             let lines = value_of(settings, "network-config").map(|config| config.text.lines());
             if let Some(model) = lines.into_iter().flatten().find(|line| is_emane(line)) {

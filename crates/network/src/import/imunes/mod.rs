@@ -9,7 +9,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::draft::{forward, is_whole_processor, link, plain_name, Draft, Numbers, Position, Read};
+use super::draft::{
+    forward, is_whole_processor, link, plain_name, switch_of, Draft, Numbers, Position, Read,
+};
 use super::json_text::{dedent, escape_line_breaks};
 use super::services::{self, Routing, Style, Translation, Wanted};
 use super::wlan;
@@ -115,12 +117,6 @@ fn read_node(
             station.is_router = true;
         }
         "pc" | "host" => {}
-        "lanswitch" => node.kind = NodeKind::Switch,
-        "stpswitch" => {
-            node.kind = NodeKind::Switch;
-            node.stp = true;
-        }
-        "hub" => node.kind = NodeKind::Hub,
         "wlan" => {
             node.kind = NodeKind::Wlan;
             node.radio = Some(at.of(imunes_radio()));
@@ -133,9 +129,12 @@ fn read_node(
         // Half of a link that is drawn on two canvases.
         "pseudo" => return Ok(None),
         other => {
-            let at = Position::from_location(kind.defined);
-            draft.leave_out(at, format!("node {}: type {other}, and its links", station.name));
-            return Ok(None);
+            let Some(switch) = switch_of(other) else {
+                let at = Position::from_location(kind.defined);
+                draft.leave_out(at, format!("node {}: type {other}, and its links", station.name));
+                return Ok(None);
+            };
+            node = switch;
         }
     }
     if draft.node(&station.name).is_some() {
