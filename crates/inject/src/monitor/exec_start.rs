@@ -49,7 +49,7 @@ impl Seized {
     }
 }
 
-/// What has come of a notification.
+/// The result of a notification.
 enum Start {
     /// The exec goes on, with these descriptors.
     LetGo(InjectedFds),
