@@ -113,7 +113,8 @@ SIGNALS: list[Case] = [
     *_cases(
         "signals",
         """full-mask blocked-signal blocked-child ppoll-mask pselect-mask epoll_pwait-mask
-        own-sigsys nested-sleep altstack-16k altstack-4k siglongjmp pthread_cancel""",
+        own-sigsys nested-sleep altstack-32k altstack-16k altstack-4k siglongjmp
+        pthread_cancel""",
         live=False,
         threads=False,
     ),
