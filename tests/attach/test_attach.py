@@ -272,6 +272,31 @@ def test_a_process_that_waits_for_a_vfork_child_is_refused():
         native.succeed()
 
 
+SOCKETPAIR, RECVMSG, ASK_MONITOR = 53, 47, 0x4C5A
+
+
+@pytest.mark.parametrize(
+    "refused", [[ASK_MONITOR], [SOCKETPAIR], [RECVMSG]], ids=["profile", "socketpair", "recvmsg"]
+)
+def test_a_process_under_an_engines_seccomp_profile_is_attached(refused):
+    """The profiles of docker and podman let no call through that the kernel does not have."""
+    with Native([build.c("process/filtered"), *map(str, refused)]) as native:
+        native.line(ev="ready")
+        with attached(native, native.pid, "--at", "2038-01-19"):
+            native.line(ev="year", year=2038)
+
+
+def test_a_sandbox_that_refuses_all_ways_is_refused_and_goes_on():
+    with Native([build.c("process/filtered"), str(SOCKETPAIR), str(ASK_MONITOR)]) as native:
+        native.line(ev="ready")
+        done = lorentz.call("attach", str(native.pid), "--at", "2038-01-19")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "its seccomp filter refuses the monitor's descriptors" in done.stderr
+        seen = len(native.lines(ev="year"))
+        native.wait_for(seen + 2, ev="year")
+        assert not native.lines(ev="year", year=2038)
+
+
 def test_a_process_that_is_attached_to_is_not_left_stopped():
     """An attach is killed at random moments: the process runs on."""
     with Native([build.c("stress/hammer"), "4"], stdin=True) as native:

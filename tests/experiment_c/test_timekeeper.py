@@ -224,6 +224,21 @@ def test_what_is_cloned_runs_or_is_held(calls):
     assert host != inside, "CLONE_NEWUTS"
 
 
+def test_a_clone_has_the_namespaces_of_cores_nodes(calls):
+    """... and its parent starts its next children where it did before."""
+    cloned = calls.ok("clone_time", 3, 2)["micros"]
+    assert works(cloned)
+    assert lorentz.json_of("time", str(cloned))["tdf"] == "2"
+    status = Path(f"/proc/{cloned}/status").read_text()
+    assert status.split("NSpid:")[1].split()[1] == "1", "CLONE_NEWPID"
+    for name in ("mnt", "uts", "ipc", "pid", "net"):
+        host, inside = (Path(f"/proc/{one}/ns/{name}").readlink() for one in (calls.pid, cloned))
+        assert host != inside, name
+    other = calls.ok("clone_time", 0, 2)["micros"]
+    host, beside = (Path(f"/proc/{one}/ns/pid").readlink() for one in (calls.pid, other))
+    assert host == beside
+
+
 def test_flags_that_cannot_be_are_told(calls):
     refused = calls("clone_time", 2, 1)
     assert refused["errno"] == errno.EINVAL and "CLONE_NEWNS" in refused["error"]

@@ -1,4 +1,4 @@
-"""TimeKeeper's utilities: one program, by eleven names; and `make install`, which makes those."""
+"""TimeKeeper's utilities: one program, by twelve names; and `make install`, which makes those."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ UTILITIES = [
     "dilate",
     "freeze",
     "unfreeze",
+    "leap",
     "gettime",
     "addToExperiment",
     "synchronizeAndFreeze",
@@ -104,11 +105,12 @@ def test_an_experiment_by_hand(ok):
         ok("setInterval", "-p", one.pid, 2500, 0)
         ok("progress", "-f", "-t", 0)
         ok("setInterval", "-n", name, 500, 0)
-        ok("progress", "-t", 0)
+        # Without -t it is timeline 0.
+        ok("progress")
         gone = float(ok("gettime", "-p", one.pid)) - float(begin)
         assert gone == pytest.approx(0.003, abs=1.1e-6)
         assert ok("gettime", "-p", two.pid) == begin, "no interval"
-        ok("reset", "-t", 0)
+        ok("reset")
         status = lorentz.json_of("experiment", "status", "timekeeper")
         assert [member["tdf"] for member in status["containers"]] == [2, 3]
         ok("stopExperiment")
@@ -131,6 +133,17 @@ def test_freezing(ok):
         before = ok("gettime", "-p", program.pid)
         assert ok("gettime", "-p", program.pid) == before
         ok("unfreeze", "-r", program.pid)
+        assert works(program.pid)
+
+
+def test_leaping(ok):
+    with spin() as program:
+        ok("dilate", "-p", program.pid, 1)
+        ok("freeze", program.pid)
+        before = float(ok("gettime", "-p", program.pid))
+        ok("leap", program.pid, 5_000_000)
+        assert float(ok("gettime", "-p", program.pid)) - before == pytest.approx(5, abs=2e-6)
+        ok("unfreeze", program.pid)
         assert works(program.pid)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import shutil
 import time
@@ -80,6 +81,40 @@ def test_waits_agree_with_the_clocks_of_the_namespace(rate):
             assert line["ok"] == 1, line
             # With the offset added twice it would be ten days.
             assert 0.05 <= line["elapsed"] < 86_400, line
+
+
+@functools.cache
+def rules(rate: str | None) -> list[dict]:
+    """Returns the output of the program on the kernel's rules, natively or inside at a rate."""
+    command = [build.c("faces/timens_rules")]
+    with Native(command) if rate is None else Inside(*command, rate=rate) as running:
+        running.succeed(timeout=60)
+        lines = [line.data for line in running.lines()]
+    if any(line["ev"] == "refused" for line in lines):
+        pytest.skip("time namespaces cannot be made here without a user namespace")
+    return lines
+
+
+@pytest.mark.parametrize("rate", ["1", "10"])
+def test_the_kernels_rules_hold_inside(rate):
+    """Which offsets it takes and when, who may join, and what a nested namespace inherits."""
+
+    def told(rate: str | None) -> list[dict]:
+        return [line for line in rules(rate) if line["ev"] in ("rule", "offsets")]
+
+    assert told(rate) == told(None)
+    errors = {line["what"]: line["err"] for line in rules(None) if line["ev"] == "rule"}
+    assert errors["setns with a thread"] == errno.EUSERS
+    assert errors["offsets once a process is in"] == errno.EACCES
+    assert errors["offsets that make the clock negative"] == errno.ERANGE
+
+
+@pytest.mark.parametrize("rate", [None, "1", "10"])
+def test_a_nested_namespace_has_its_own_offset(rate):
+    ahead = {line["who"]: line["monotonic"] for line in rules(rate) if line["ev"] == "ahead"}
+    patience = 60 * (1 if rate is None else oracle.ratio(rate))
+    assert 200 - patience < ahead["inner"] <= 200
+    assert 300 - patience < ahead["nested"] <= 300
 
 
 def entered() -> list[str]:

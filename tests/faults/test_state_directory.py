@@ -4,6 +4,7 @@ replaced by another user; and a missing /proc."""
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -187,12 +188,18 @@ def test_programs_without_directory_and_monitor_are_named():
     with own_session() as session, Inside("sleep", "1000", rate="2", session=session) as inside:
         inside.wait_until_shown()
         [pid] = inside.programs()
+        group = json.loads((session.state_dir() / inside.name / "container.json").read_text())[
+            "cgroup"
+        ]
         os.kill(inside.monitor(), 9)
         inside.process.wait(timeout=5)
         shutil.rmtree(session.state_dir())
         for verb in (["time", inside.name], ["rm", inside.name], ["time", str(pid)]):
             refusal = lorentz.refusal(lorentz.call(*verb, session=session), verb[1])
             assert f"kill {pid}" in refusal
+    # Nobody is left who knows of the group.
+    if group:
+        Path(group).rmdir()
 
 
 # --------------------------------------------------------------------------------- not to be seen

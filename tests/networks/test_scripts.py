@@ -154,6 +154,26 @@ def test_tdfs_are_given_for_every_file(tmp_path):
         lorentz.ok("down", "timed")
 
 
+def tdfs_of(network: str) -> dict[str, float]:
+    status = lorentz.json_of("experiment", "status", network)
+    return {one["name"]: one["tdf"] for one in status["containers"]}
+
+
+def test_a_network_comes_up_with_a_tdf_for_each_node(tmp_path):
+    file = tmp_path / "lab.yaml"
+    link = "{endpoints: ['a:eth0', 'b:eth0'], ipv4: [10.0.0.1/24, 10.0.0.2/24], delay: 5ms}"
+    file.write_text(f"name: mixed\n{TWO}  links: [{link}]\n")
+    lorentz.ok("up", str(file), "--tdf", "3", "--rounds", "--node-tdf", "a=1")
+    try:
+        assert tdfs_of("mixed") == {"mixed.a": 1, "mixed.b": 3}
+        text = lorentz.ok("exec", "mixed.a", "ping", "-c", "2", "-i", "0.1", "10.0.0.2")
+        assert "2 received" in text
+        lorentz.ok("experiment", "dilate", "mixed", "mixed.a", "--tdf", "2")
+        assert tdfs_of("mixed") == {"mixed.a": 2, "mixed.b": 3}
+    finally:
+        lorentz.ok("down", "mixed")
+
+
 def test_rounds_give_delays_to_links_of_every_file(tmp_path):
     """Kathara's links have no delay."""
     with Kathara(flags=("--rounds",)) as lab:

@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lorentz_clock::{Rate, SkipMode, Span, WallTime};
+use lorentz_container::{ForeignContainer, Newcomers};
 use lorentz_control::parse_read_cost;
 
 use crate::bandwidth_args::Bandwidth;
@@ -228,7 +230,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Join this experiment from the first instruction on; --tdf or --rate sets the share of a processor
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["rootfs", "bundle", "clock", "frozen", "skip-idle"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["rootfs", "image", "bundle", "clock", "frozen", "skip-idle"])]
     pub experiment: Option<String>,
     /// With --experiment: the timeline that the container follows, if a simulator moves it
     #[arg(long, value_name = "N", requires = "experiment", allow_hyphen_values = true)]
@@ -238,7 +240,7 @@ pub struct RunArgs {
     ///
     /// For programs that start others: before that the other verbs do not find the container. The program does not
     /// inherit the descriptor. It closes without a newline if the program cannot be started.
-    #[arg(long, value_name = "FD", conflicts_with_all = ["rootfs", "bundle"])]
+    #[arg(long, value_name = "FD", conflicts_with_all = ["rootfs", "image", "bundle"])]
     pub ready_fd: Option<ReadyFd>,
     /// The clock.
     #[command(flatten)]
@@ -247,7 +249,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub root: RootArgs,
     /// The program and its arguments
-    #[arg(required_unless_present = "bundle", trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(required_unless_present_any = ["bundle", "image"], trailing_var_arg = true, value_name = "COMMAND")]
     #[arg(help_heading = "Arguments")]
     pub command: Vec<OsString>,
 }
@@ -256,9 +258,11 @@ pub struct RunArgs {
 #[derive(Args, Debug)]
 #[command(after_help = VALUES)]
 pub struct AttachArgs {
-    /// Id of a running process: one of your own, or any as root
-    #[arg(value_name = "PID", value_parser = parse_pid)]
-    pub pid: u32,
+    /// Id of a running process, or a container of docker, podman or LXC: docker:NAME, podman:NAME, lxc:NAME
+    ///
+    /// A process is one of your own, or any as root. A container comes in with all its processes, by its name unless --name is given.
+    #[arg(value_name = "PID|ENGINE:NAME", value_parser = str::parse::<AttachTarget>)]
+    pub target: AttachTarget,
     /// Attach to its descendants too
     #[arg(long)]
     pub tree: bool,
@@ -268,6 +272,11 @@ pub struct AttachArgs {
     /// Name of the container, as for 'lorentz run'
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// Programs that enter its container from outside (nsenter, lxc-attach): bring them onto the clock, end them, or leave them
+    ///
+    /// For a container, or a PID that is the first process of one. The default is then attach, where the kernel lets root watch.
+    #[arg(long, value_name = "attach|refuse|ignore", value_parser = str::parse::<Newcomers>)]
+    pub newcomers: Option<Newcomers>,
     /// Print the new container's clocks as JSON
     #[arg(long)]
     pub json: bool,
@@ -551,9 +560,27 @@ impl SkipArg {
     }
 }
 
-fn parse_pid(text: &str) -> Result<u32, &'static str> {
-    let pid = text.parse().ok().filter(|&pid: &u32| pid > 0);
-    pid.ok_or("expected the number of a running process")
+/// The operand of `lorentz attach`.
+#[derive(Clone, Debug)]
+pub enum AttachTarget {
+    /// A process.
+    Process(u32),
+    /// A container of another engine.
+    Container(ForeignContainer),
+}
+
+impl FromStr for AttachTarget {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<AttachTarget, &'static str> {
+        const EXPECTED: &str =
+            "expected the number of a running process, docker:NAME, podman:NAME or lxc:NAME";
+        if text.contains(':') {
+            return text.parse().map(AttachTarget::Container);
+        }
+        let pid = text.parse().ok().filter(|&pid: &u32| pid > 0);
+        pid.map(AttachTarget::Process).ok_or(EXPECTED)
+    }
 }
 
 #[cfg(test)]

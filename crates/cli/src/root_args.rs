@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use lorentz_container::{Bind, RootOptions};
+use lorentz_container::{Bind, Newcomers, RootOptions, RootSource};
 
 // Options of a container with a root file system of its own.
 #[derive(Args, Debug)]
@@ -13,43 +13,57 @@ pub struct RootArgs {
     /// Run in new namespaces, with this directory as the root file system; needs root
     ///
     /// Writes go to a layer in memory that ends with the container; the directory does not change.
-    #[arg(long, value_name = "DIR", conflicts_with = "bundle")]
+    #[arg(long, value_name = "DIR", group = "own_root", conflicts_with = "bundle")]
     pub rootfs: Option<PathBuf>,
+    /// Run in new namespaces, with this image of podman's as the root file system; needs root
+    ///
+    /// COMMAND replaces the image's own arguments. Variables, user and directory are the image's unless options give them. Writes
+    /// go to a layer in memory that ends with the container; the image does not change.
+    #[arg(long, value_name = "IMAGE", group = "own_root", conflicts_with = "bundle")]
+    pub image: Option<String>,
+    /// With --image: have podman pull the image if it does not have it
+    #[arg(long, requires = "image")]
+    pub pull: bool,
     /// Run the OCI bundle in this directory; COMMAND replaces the bundle's
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
+    /// Programs that enter from outside (nsenter): bring them onto the clock, end them, or leave them [default: attach]
+    ///
+    /// Where the kernel lets nobody watch (root's BPF programs), they stay in the host's time.
+    #[arg(long, value_name = "attach|refuse|ignore", value_parser = str::parse::<Newcomers>)]
+    pub newcomers: Option<Newcomers>,
     /// With --rootfs: write to the directory itself
-    #[arg(long, requires = "rootfs")]
+    #[arg(long, requires = "rootfs", conflicts_with = "image")]
     pub read_write: bool,
-    /// With --rootfs: host name inside [default: the container's name]
-    #[arg(long, value_name = "NAME", requires = "rootfs")]
+    /// With --rootfs or --image: host name inside [default: the container's name]
+    #[arg(long, value_name = "NAME", requires = "own_root")]
     pub hostname: Option<String>,
-    /// With --rootfs: set an environment variable; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", requires = "rootfs", value_parser = parse_variable)]
+    /// With --rootfs or --image: set an environment variable; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", requires = "own_root", value_parser = parse_variable)]
     pub env: Vec<String>,
-    /// With --rootfs: the program's working directory [default: /]
-    #[arg(long, value_name = "DIR", requires = "rootfs", value_parser = parse_directory)]
+    /// With --rootfs or --image: the program's working directory [default: the image's, or /]
+    #[arg(long, value_name = "DIR", requires = "own_root", value_parser = parse_directory)]
     pub workdir: Option<PathBuf>,
-    /// With --rootfs: the program's user and group, by number [default: 0:0]
-    #[arg(long, value_name = "UID[:GID]", requires = "rootfs", value_parser = parse_user)]
+    /// With --rootfs or --image: the program's user and group, by number [default: the image's, or 0:0]
+    #[arg(long, value_name = "UID[:GID]", requires = "own_root", value_parser = parse_user)]
     pub user: Option<(u32, u32)>,
-    /// With --rootfs: also a user namespace: root inside is an unprivileged user outside
-    #[arg(long, requires = "rootfs")]
+    /// With --rootfs or --image: also a user namespace: root inside is an unprivileged user outside
+    #[arg(long, requires = "own_root")]
     pub user_namespace: bool,
-    /// With --rootfs: an empty network of its own, or the host's [default: none]
-    #[arg(long, value_name = "none|host", requires = "rootfs", hide_possible_values = true)]
+    /// With --rootfs or --image: an empty network of its own, or the host's [default: none]
+    #[arg(long, value_name = "none|host", requires = "own_root", hide_possible_values = true)]
     pub network: Option<NetworkArg>,
-    /// With --rootfs: mount a file or directory of the host; may be repeated
-    #[arg(long, value_name = "SOURCE:TARGET[:ro]", requires = "rootfs")]
+    /// With --rootfs or --image: mount a file or directory of the host; may be repeated
+    #[arg(long, value_name = "SOURCE:TARGET[:ro]", requires = "own_root")]
     pub mount: Vec<Bind>,
-    /// With --rootfs: memory limit: 64M, 2G
-    #[arg(long, value_name = "BYTES", requires = "rootfs", value_parser = parse_bytes)]
+    /// With --rootfs or --image: memory limit: 64M, 2G
+    #[arg(long, value_name = "BYTES", requires = "own_root", value_parser = parse_bytes)]
     pub memory: Option<u64>,
-    /// With --rootfs: processor limit: 0.5, 2
-    #[arg(long, value_name = "N", requires = "rootfs", value_parser = parse_processors)]
+    /// With --rootfs or --image: processor limit: 0.5, 2
+    #[arg(long, value_name = "N", requires = "own_root", value_parser = parse_processors)]
     pub cpus: Option<u64>,
-    /// With --rootfs: limit of processes and threads
-    #[arg(long, value_name = "N", requires = "rootfs", value_parser = parse_processes)]
+    /// With --rootfs or --image: limit of processes and threads
+    #[arg(long, value_name = "N", requires = "own_root", value_parser = parse_processes)]
     pub pids: Option<u32>,
 }
 
@@ -63,16 +77,26 @@ pub enum NetworkArg {
 }
 
 impl RootArgs {
-    /// Converts to the library's type; `None` without --rootfs.
+    /// Whether the container has a root file system of its own.
+    pub fn is_given(&self) -> bool {
+        self.rootfs.is_some() || self.image.is_some() || self.bundle.is_some()
+    }
+
+    /// Converts to the library's type; `None` without --rootfs and --image.
     pub fn options(&self) -> Option<RootOptions> {
+        let root = match (&self.rootfs, &self.image) {
+            (Some(directory), _) => RootSource::Directory(directory.clone()),
+            (None, Some(name)) => RootSource::Image { name: name.clone(), pull: self.pull },
+            (None, None) => return None,
+        };
         Some(RootOptions {
-            root: self.rootfs.clone()?,
+            root,
             read_write: self.read_write,
             terminal: is_interactive(),
             hostname: self.hostname.clone(),
             variables: self.env.clone(),
             directory: self.workdir.clone(),
-            user: self.user.unwrap_or((0, 0)),
+            user: self.user,
             user_namespace: self.user_namespace,
             host_network: self.network == Some(NetworkArg::Host),
             binds: self.mount.clone(),

@@ -56,6 +56,11 @@ pub struct StudyArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     pub calls: Option<u32>,
+    /// Name of this machine: 'lorentz report' sets it beside runs of other machines
+    ///
+    /// Letters, digits, '.', '_' and '-'. The report then has the platform as a factor.
+    #[arg(long = "as", value_name = "NAME", value_parser = parse_platform)]
+    pub platform: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -90,8 +95,16 @@ impl StudyArgs {
         }
         settings.records = self.records.unwrap_or(settings.records);
         settings.calls = self.calls.unwrap_or(settings.calls);
+        settings.platform.clone_from(&self.platform);
         settings
     }
+}
+
+/// Parses a name that can be part of a file's name.
+fn parse_platform(text: &str) -> Result<String, &'static str> {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let fits = !text.is_empty() && text.len() <= 64 && text.chars().all(is_fine);
+    fits.then(|| text.to_string()).ok_or("expected 1 to 64 letters, digits, '.', '_' and '-'")
 }
 
 // `lorentz report`.

@@ -210,7 +210,7 @@ fn wrong_input_is_refused_in_one_line() {
         ("run --boottime -100y true", "--boottime -36500d: would make the container's boot time"),
         ("exec nosuch true", "nosuch: no such container"),
         ("attach 4194305", "PID 4194305: no such process; expected"),
-        ("attach 1x", "PID 1x: expected the number"),
+        ("attach 1x", "PID|ENGINE:NAME 1x: expected the number"),
         ("rm nosuch", "nosuch: no such container"),
         ("rm web", &format!("web: still running under its monitor, process {me}")),
     ] {

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::background::{self, close_standard_streams, keep_only};
 use crate::lifecycle::monitor_of;
+use crate::newcomers::go_on_watching;
 use crate::supervise::{self, connect_to_monitor, open_process};
 use crate::{freeze, Container, Liveness, Mechanism, MonitorKind, StateError};
 
@@ -120,6 +121,7 @@ fn adopt_and_stay(
     let _ = answer.write_all(text.as_bytes());
     drop(answer);
     let (mut monitor, container, _) = done?;
+    go_on_watching(&mut monitor, &container);
     monitor.serve_rest()?;
     container.leave()?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Containers with a root file system of their own, for `lorentz run --rootfs`. This module makes the bundle for the OCI runtime,
+//! Containers with a root file system of their own, for `lorentz run --rootfs` and `--image`. This module makes the bundle for the OCI runtime,
 //! and finds that runtime.
 
 use std::env;
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{bail, Context};
 use lorentz_inject::limits;
@@ -16,6 +16,7 @@ use nix::mount::{umount2, MntFlags};
 use nix::unistd::{eaccess, AccessFlags};
 use serde_json::{json, Value};
 
+use crate::image;
 use crate::layer::{overlay, own_mounts};
 use crate::state::{effective_user, STATE_DIR_VARIABLE};
 use crate::{Container, StateError};
@@ -29,6 +30,8 @@ const DEFAULT_ROOT: &str = "/run/lorentz-runtime";
 const USER_DIR_VARIABLE: &str = "XDG_RUNTIME_DIR";
 /// The runtime's directory below a state directory that the user named.
 const BELOW_STATE: &str = ".runtime";
+/// The file of a bundle with the name of the image that is mounted for it.
+const IMAGE_RECORD: &str = "image";
 /// The directory of bundles, below the runtime's directory.
 const BUNDLES: &str = ".bundles";
 /// Capabilities of programs that run as root in a container, unless the bundle says otherwise. They are those that engines give.
@@ -136,11 +139,31 @@ impl std::str::FromStr for Bind {
     }
 }
 
-/// Options of a container with a root file system of its own.
+/// The source of a root file system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RootSource {
+    /// A directory.
+    Directory(PathBuf),
+    /// An image of podman's.
+    Image {
+        /// Its name.
+        name: String,
+        /// Whether podman pulls it if it does not have it.
+        pull: bool,
+    },
+}
+
+impl Default for RootSource {
+    fn default() -> RootSource {
+        RootSource::Directory(PathBuf::default())
+    }
+}
+
+/// Options of a container with a root file system of its own. Of an image it has the settings that they do not give.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RootOptions {
     /// Its root file system.
-    pub root: PathBuf,
+    pub root: RootSource,
     /// Whether its programs write into the root file system, and not into a layer of the container's own.
     pub read_write: bool,
     /// Whether its program gets a terminal of its own.
@@ -151,8 +174,8 @@ pub struct RootOptions {
     pub variables: Vec<String>,
     /// Working directory of its program.
     pub directory: Option<PathBuf>,
-    /// User and group of its program.
-    pub user: (u32, u32),
+    /// User and group of its program. Default: root's.
+    pub user: Option<(u32, u32)>,
     /// Whether root inside is an unprivileged user outside.
     pub user_namespace: bool,
     /// Whether it uses the host's network, and not one of its own.
@@ -172,49 +195,96 @@ pub struct RootOptions {
 ///
 /// # Errors
 ///
-/// If the root directory does not exist, or this user may not mount.
+/// If the root directory or the image does not exist, or this user may not mount.
 pub fn make_bundle(
     name: &str,
     options: &RootOptions,
     command: &[OsString],
 ) -> anyhow::Result<PathBuf> {
-    let shown = options.root.display();
-    let root = fs::canonicalize(&options.root).with_context(|| format!("--rootfs {shown}"))?;
-    if !root.is_dir() {
-        bail!("--rootfs {shown}: expected a directory with a root file system");
-    }
-    if effective_user() != 0 {
-        bail!("--rootfs {shown}: containers are made by root only");
-    }
+    check_source(&options.root)?;
     let words = command.iter().map(|word| word.to_str().context("a command in UTF-8"));
-    let words = words.collect::<anyhow::Result<Vec<_>>>()?;
+    let words = words.map(|word| word.map(str::to_string)).collect::<anyhow::Result<Vec<_>>>()?;
     // An unprivileged user outside must be able to reach it. Nothing in it is secret but its config.
     let base = if options.user_namespace { PathBuf::from(DEFAULT_ROOT) } else { runtime_root() };
     let dir = base.join(BUNDLES).join(name);
     remove_bundle(&dir);
     DirBuilder::new().recursive(true).mode(0o711).create(&dir)?;
-    let made = fill_bundle(&dir, name, options, &root, &words);
+    let made = fill_bundle(&dir, name, options.clone(), words);
     if made.is_err() {
         remove_bundle(&dir);
     }
     made.map(|()| dir)
 }
 
+/// Checks that the root file system is there, or has podman pull it.
+fn check_source(source: &RootSource) -> anyhow::Result<()> {
+    let shown = match source {
+        RootSource::Directory(root) => format!("--rootfs {}", root.display()),
+        RootSource::Image { name, .. } => format!("--image {name}"),
+    };
+    if effective_user() != 0 {
+        bail!("{shown}: containers are made by root only");
+    }
+    match source {
+        RootSource::Directory(root) if !fs::metadata(root).context(shown.clone())?.is_dir() => {
+            bail!("{shown}: expected a directory with a root file system")
+        }
+        RootSource::Directory(_) => Ok(()),
+        RootSource::Image { name, pull } => {
+            match (image::exists(name).context(shown.clone())?, pull) {
+                (true, _) => Ok(()),
+                (false, true) => image::pull(name).context(shown),
+                (false, false) => {
+                    let name = image::full_name(name);
+                    bail!("{shown}: podman has no such image; 'podman pull {name}' gets it, and --pull")
+                }
+            }
+        }
+    }
+}
+
 fn fill_bundle(
     dir: &Path,
     name: &str,
-    options: &RootOptions,
-    root: &Path,
-    words: &[&str],
+    mut options: RootOptions,
+    words: Vec<String>,
 ) -> anyhow::Result<()> {
+    let (root, words) = match options.root.clone() {
+        RootSource::Directory(root) => (fs::canonicalize(root)?, words),
+        RootSource::Image { name, .. } => fill_from_image(dir, &name, &mut options, &words)?,
+    };
     let seen = match options.read_write {
-        true => root.to_path_buf(),
+        true => root,
         false => {
             own_mounts()?;
-            overlay(dir, root).context("overlay")?
+            overlay(dir, &root).context("overlay")?
         }
     };
-    write_config(dir, &bundle_config(name, options, &seen, words)?)
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    write_config(dir, &bundle_config(name, &options, &seen, &words)?)
+}
+
+/// Mounts an image for the bundle `dir`. Takes its settings where the options give none, and its words before `args`. Returns the
+/// root file system and the words.
+fn fill_from_image(
+    dir: &Path,
+    name: &str,
+    options: &mut RootOptions,
+    args: &[String],
+) -> anyhow::Result<(PathBuf, Vec<String>)> {
+    fs::write(dir.join(IMAGE_RECORD), name)?;
+    let (root, config) = image::mount(name, Stdio::null())?;
+    let words = config.words(args);
+    if words.is_empty() {
+        bail!("--image {name}: it names no program; expected a command");
+    }
+    let given = std::mem::take(&mut options.variables);
+    options.variables = config.env.iter().flatten().cloned().chain(given).collect();
+    options.directory = options.directory.take().or_else(|| config.directory());
+    if options.user.is_none() {
+        options.user = config.user().map(|user| image::user_ids(&root, user)).transpose()?;
+    }
+    Ok((root, words))
 }
 
 /// Writes the config.json of the bundle `dir`, for its user alone.
@@ -243,7 +313,12 @@ pub fn remove_bundle(dir: &Path) {
         let _ = umount2(&dir.join(place), MntFlags::MNT_DETACH);
         let _ = fs::remove_dir(dir.join(place));
     }
-    let _ = fs::remove_file(dir.join("config.json"));
+    if let Ok(name) = fs::read_to_string(dir.join(IMAGE_RECORD)) {
+        image::unmount(&name);
+    }
+    for file in ["config.json", IMAGE_RECORD] {
+        let _ = fs::remove_file(dir.join(file));
+    }
     let _ = fs::remove_dir(dir);
     let _ = fs::remove_dir(parent);
     // Fails if the directory above is gone or in use, or was not made by this program.
@@ -271,7 +346,7 @@ pub fn bundle_config(
         variables.retain(|other| other.split('=').next() != Some(key));
         variables.push(variable.clone());
     }
-    let (uid, gid) = options.user;
+    let (uid, gid) = options.user.unwrap_or((0, 0));
     let directory = options.directory.as_deref().unwrap_or(Path::new("/"));
     Ok(json!({
         "ociVersion": "1.0.2",
@@ -380,7 +455,7 @@ mod tests {
     fn the_config_says_what_was_asked() {
         let options = RootOptions {
             variables: vec!["A=1".into(), "PATH=/x".into()],
-            user: (7, 8),
+            user: Some((7, 8)),
             user_namespace: true,
             memory: Some(1 << 20),
             millicpus: Some(1500),

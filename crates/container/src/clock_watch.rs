@@ -12,6 +12,7 @@ use lorentz_control::change_pipe::listen;
 use lorentz_control::host_time::{now, HostMoment};
 use lorentz_control::{Clock, ToCome};
 use lorentz_inject::LoopTask;
+use nix::unistd::Pid;
 
 use crate::directory_watch::DirectoryWatch;
 use crate::{freeze, skip, Container, Mechanism};
@@ -81,7 +82,7 @@ impl LoopTask for ClockWatch {
         [clock, self.directory.as_ref().and_then(DirectoryWatch::left)].into_iter().flatten().min()
     }
 
-    fn run(&mut self) {
+    fn run(&mut self) -> Vec<Pid> {
         if let Some(directory) = &mut self.directory {
             directory.attend();
         }
@@ -97,5 +98,6 @@ impl LoopTask for ClockWatch {
         // The monitor starts the skipper also for a command inside, which cannot: the skipper would be one of the tasks whose sleep
         // it waits for.
         let _ = skip::start_where_asked(&self.container, &self.clock);
+        Vec::new()
     }
 }

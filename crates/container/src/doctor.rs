@@ -160,6 +160,13 @@ const PROBES: &[Probe] = &[
         look: || lorentz_idle::check_switch_events().map(|()| "BPF programs on the scheduler's events can be loaded".into()),
     },
     Probe {
+        name: "newcomers",
+        purpose: "programs that enter a container from outside (nsenter) come onto its clock",
+        needed: false,
+        how_to_get: "root, or CAP_BPF and CAP_PERFMON, in the initial process id namespace, and a kernel with BTF (/sys/kernel/btf/vmlinux)",
+        look: || lorentz_newcomers::check().map(|()| "a BPF program on the kernel's execs can be loaded".into()).map_err(|error| error.to_string()),
+    },
+    Probe {
         name: "criu",
         purpose: "lorentz checkpoint and lorentz restore",
         needed: false,

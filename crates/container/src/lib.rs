@@ -10,6 +10,7 @@
 //! - [`freeze()`], [`unfreeze`], [`clear()`]: changes that need more than the clock;
 //! - [`start_monitor`], [`MonitorConnection`]: containers made by an OCI runtime;
 //! - [`make_bundle`], [`RootOptions`]: the bundle that such a runtime receives for `lorentz run --rootfs`;
+//! - [`image`]: podman's images as root file systems;
 //! - [`doctor`]: the abilities of this host, found by trying.
 //!
 //! ```
@@ -42,12 +43,15 @@ mod clock_watch;
 pub mod criu;
 mod directory_watch;
 pub mod doctor;
+mod engine;
 mod error;
 mod freeze;
 #[cfg(test)]
 mod fuzz;
+pub mod image;
 mod layer;
 mod lifecycle;
+mod newcomers;
 mod service_dir;
 pub mod skip;
 mod state;
@@ -65,14 +69,16 @@ pub use background::{
 pub use batch_spawn::{spawn_batch, BatchSpawn, MAX_BATCH};
 pub use bundle::{
     bundle_config, is_bundle_of_ours, make_bundle, remove_bundle, runtime, runtime_root,
-    write_config, Bind, RootOptions, IDLE_ANNOTATION, NARROW_CAPSET_ANNOTATION,
+    write_config, Bind, RootOptions, RootSource, IDLE_ANNOTATION, NARROW_CAPSET_ANNOTATION,
 };
 pub use clear::{clear, clear_all};
+pub use engine::ForeignContainer;
 pub use error::{launch_status, AttachRefused, LaunchError, StateError};
 pub use freeze::{freeze, freeze_at, unfreeze};
 pub use layer::{layer_space, overlay, own_mounts, Layer};
 pub use lifecycle::{attach, exec, monitor_of, run, Attached};
 pub use lorentz_inject::{limits, on_ample_stack, rewritten_sites, NoNewPrivs};
+pub use newcomers::{check_newcomers, is_first_process, Newcomers};
 pub use service_dir::ServiceDir;
 pub use state::{
     is_name, scan_processes, Bundle, Container, ContainerRecord, Liveness, Mechanism, Monitor,

@@ -11,12 +11,13 @@ use anyhow::Context;
 use lorentz_clock::{saturate, Span, MAX_SETTABLE_SECS, NANOS_PER_SEC};
 use lorentz_control::processes::{self, Process};
 use lorentz_control::{host_time, CgroupPlace, Clock};
-use lorentz_inject::{ExecMonitor, Forked, SetWall, TargetClock, WallChange};
+use lorentz_inject::{ExecMonitor, Forked, LoopTask, SetWall, TargetClock, WallChange};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
 use crate::background::{self, close_standard_streams};
 use crate::clock_watch::ClockWatch;
+use crate::newcomers::NewcomerTask;
 use crate::{skip, time_namespace, Container, Mechanism, MonitorKind};
 
 /// The processes that an attach has brought into virtual time.
@@ -144,15 +145,20 @@ pub fn monitor_of(container: &Container) -> anyhow::Result<ExecMonitor> {
     Ok(monitor)
 }
 
-/// Makes the monitor look after the container's clock.
+/// Makes the monitor look after the container's clock, and after those who enter the container.
 pub(crate) fn keep_watch(
     monitor: &mut ExecMonitor,
     container: &Container,
     clock: Clock,
 ) -> anyhow::Result<()> {
+    let mut tasks: Vec<Box<dyn LoopTask>> = Vec::new();
     if let Some(watch) = ClockWatch::of(container, clock) {
-        monitor.set_loop_task(Box::new(watch));
+        tasks.push(Box::new(watch));
     }
+    if let Some(watch) = NewcomerTask::of(container) {
+        tasks.push(Box::new(watch));
+    }
+    monitor.set_loop_tasks(tasks);
     Ok(())
 }
 
@@ -304,6 +310,7 @@ fn bring_in(
             }
         }
     }
+    monitor.program_begins(Pid::from_raw(pid as i32));
     // Waits until the clock has set anew the timers that were set before.
     container.clock()?.quiesce();
     Ok((monitor, done))

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use lorentz_inject::{register_process, ExecMonitor, RegistrationSocket, SelfRegistration};
+use nix::unistd::Pid;
 
 use crate::background::{self, close_inherited, close_standard_streams, keep_only};
 use crate::lifecycle::{keep_watch, monitor_of};
@@ -54,8 +55,8 @@ pub fn start_monitor(
     Ok(MonitorConnection { socket: ours, container: container.clone() })
 }
 
-/// Makes a process in the background go on as `monitor`, which has programs already, as that of [`start_monitor`] does. The caller
-/// must have one thread only.
+/// Makes a process in the background go on as `monitor`, which has programs already, as that of [`start_monitor`] does. `first` is
+/// the process id of the container's first program. The caller must have one thread only.
 ///
 /// # Errors
 ///
@@ -63,6 +64,7 @@ pub fn start_monitor(
 pub fn hand_over_to_background(
     monitor: &mut ExecMonitor,
     container: &Container,
+    first: u32,
 ) -> anyhow::Result<()> {
     let socket = bind_anew(container).context("making the monitor's door")?;
     background::start(|ready| {
@@ -72,6 +74,7 @@ pub fn hand_over_to_background(
         container.take_clock_over(monitor.clock_file())?;
         // The clock watch of the parent belongs to the parent.
         keep_watch(monitor, &container, container.clock()?)?;
+        monitor.program_begins(Pid::from_raw(first as i32));
         monitor.accept_registrations(RegistrationSocket::listening(socket)?);
         close_standard_streams()?;
         std::env::set_current_dir("/")?;

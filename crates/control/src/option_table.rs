@@ -81,7 +81,8 @@ impl ClockOption {
         }
     }
 
-    /// Returns the option's value in `options` as a text that [`ClockOption::read`] reads. `None` if the option is not given.
+    /// Returns the option's value in `options` as a text that [`ClockOption::read`] reads, of this option or of the one that it is passed
+    /// on as. `None` if the option is not given.
     pub fn show(&self, options: &ClockOptions) -> Option<String> {
         (self.show)(options)
     }

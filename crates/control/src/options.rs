@@ -66,7 +66,9 @@ impl ClockOptions {
         for (option, text) in
             defaults.given().filter(|(option, _)| !own.contains(&value_of(option)))
         {
-            option.read(&mut all, &text).expect("a value that the option itself shows");
+            let reader = CLOCK_OPTIONS.iter().find(|reader| reader.name == value_of(option));
+            let reader = reader.expect("an option of the table");
+            reader.read(&mut all, &text).expect("a value that an option of the table shows");
         }
         all
     }
@@ -314,6 +316,21 @@ mod tests {
         let both = own.or(&defaults);
         assert_eq!((both.rate, both.rate_or_tdf()), (None, Rate::new(1, 10).unwrap()));
         assert_eq!((both.at, both.frozen, both.real_file_times), (parse("@5"), true, Some(false)));
+    }
+
+    #[test]
+    fn each_default_means_the_same_where_it_fills_in() {
+        for option in CLOCK_OPTIONS {
+            let mut given = ClockOptions::default();
+            // Not the same as its inverse.
+            let text = if option.name == "tdf" { "4" } else { option.example() };
+            option.read(&mut given, text).unwrap();
+            let filled = ClockOptions::default().or(&given);
+            assert_eq!(filled.rate_or_tdf(), given.rate_or_tdf(), "{}", option.flag);
+            let without_rate =
+                |options: &ClockOptions| ClockOptions { rate: None, tdf: None, ..options.clone() };
+            assert_eq!(without_rate(&filled), without_rate(&given), "{}", option.flag);
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::launch::duplicate_fd;
 use crate::managed_clock::TargetClock;
 use crate::monitor::ExecMonitor;
 use crate::trace::{has_ended, TracedThread};
+use crate::tracee::tracer_of;
 use crate::{filter, namespace, sockets, timers, Error, Result};
 use lorentz_clock::ProcessId;
 use lorentz_shim::boot::BootArgs;
@@ -103,7 +104,12 @@ impl StoppedProcess {
                 else {
                     continue;
                 };
-                match thread.seize().and_then(|()| thread.stop(Instant::now() + STOP_TIMEOUT)) {
+                let seized = thread.seize().or_else(|error| match tracer_of(thread) {
+                    // The monitor holds it already.
+                    Some(tracer) if tracer == std::process::id() as i32 => Ok(()),
+                    _ => Err(error),
+                });
+                match seized.and_then(|()| thread.stop(Instant::now() + STOP_TIMEOUT)) {
                     Ok(true) => stopped.threads.push(thread),
                     Ok(false) => return Err(io::Error::other(DOES_NOT_STOP)),
                     // The thread has ended meanwhile.
@@ -136,10 +142,27 @@ impl StoppedProcess {
             let scratch = map_scratch(&borrowed).map_err(refused)?;
             let timers = timers::find(self.pid, &borrowed, scratch).map_err(refused)?;
             let sockets = sockets::find(first, &borrowed, scratch).map_err(refused)?;
+            let (files, _) = monitor.injection_parts();
+            let fds = match borrowed.receive_files(scratch, files) {
+                Ok(fds) => Some(fds),
+                // A sandbox that refuses sockets may let the filter's own call through.
+                Err(_) if lets_ask_monitor(&borrowed) => None,
+                Err(error) => {
+                    let what =
+                        format!("its seccomp filter refuses the monitor's descriptors: {error}");
+                    return Err(refused(io::Error::other(what)));
+                }
+            };
             let program = Program::of_running(monitor.policy(), &sockets::extras(&sockets));
-            let listener = self.install_filter(&borrowed, scratch, program.code())?;
+            let installed = self.install_filter(&borrowed, scratch, program.code());
+            if installed.is_err() {
+                for fd in fds.into_iter().flatten() {
+                    let _ = borrowed.call(libc::SYS_close, [u64::from(fd), 0, 0, 0, 0, 0]);
+                }
+            }
+            let listener = installed?;
             // From here on there is no way back: without the shim the filter would end the program.
-            let injected = inject_shim(&borrowed, scratch, monitor, &listener, &vdso);
+            let injected = inject_shim(&borrowed, scratch, monitor, &listener, &vdso, fds);
             let done = injected.and_then(|()| write_credit(first, &waits));
             let done = done.and_then(|()| sockets::adopt(first, &sockets));
             let done = done.and_then(|()| {
@@ -247,6 +270,12 @@ impl Drop for StoppedProcess {
             let _ = thread.detach();
         }
     }
+}
+
+/// Whether the filters that a process has let the call through by which our filter asks the monitor. The kernel has no such call.
+fn lets_ask_monitor(borrowed: &BorrowedThread) -> bool {
+    let result = borrowed.call(i64::from(ASK_MONITOR.number()), [0; 6]);
+    result.is_ok_and(|result| result == -i64::from(libc::ENOSYS))
 }
 
 /// A thread that was stopped in a system call that may have a timeout.
@@ -357,11 +386,15 @@ fn inject_shim(
     monitor: &ExecMonitor,
     listener: &OwnedFd,
     vdso: &Vdso,
+    fds: Option<[u32; 3]>,
 ) -> io::Result<()> {
     let (files, args) = monitor.injection_parts();
     let send =
         |file: &OwnedFd| borrowed.receive_fd(ASK_MONITOR.number(), listener.as_fd(), file.as_fd());
-    let [image_fd, page_fd, registry_fd] = [send(files[0])?, send(files[1])?, send(files[2])?];
+    let [image_fd, page_fd, registry_fd] = match fds {
+        Some(fds) => fds,
+        None => [send(files[0])?, send(files[1])?, send(files[2])?],
+    };
     let moved = vdso.move_away(borrowed)?;
     let args = BootArgs {
         image_fd,

@@ -1,11 +1,14 @@
 //! Making system calls in a stopped process, by its borrowed first thread. All its other threads are stopped.
 
+use crate::launch::duplicate_fd;
 use crate::trace::TracedThread;
 use crate::user_notification;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::socket::{sendmsg, ControlMessage, MsgFlags, UnixAddr};
+use nix::unistd::Pid;
 use std::fs;
-use std::io;
-use std::os::fd::BorrowedFd;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// A borrowed thread. Its state is restored when this value is dropped.
 pub struct BorrowedThread {
@@ -55,6 +58,66 @@ impl BorrowedThread {
             error if error < 0 => Err(io::Error::from_raw_os_error(-error as i32)),
             result => Ok(result as u64),
         }
+    }
+
+    /// Receives copies of `files` by a pair of sockets, which the thread makes for it; `scratch` is memory of the process. Returns
+    /// the descriptors' numbers. A filter that the process had before may refuse these calls.
+    pub fn receive_files<const N: usize>(
+        &self,
+        scratch: u64,
+        files: [&OwnedFd; N],
+    ) -> io::Result<[u32; N]> {
+        const STREAM: u64 = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as u64;
+        self.must(libc::SYS_socketpair, [libc::AF_UNIX as u64, STREAM, 0, scratch, 0, 0])?;
+        let mut pair = [0; 2 * size_of::<u32>()];
+        self.thread.read(scratch, &mut pair)?;
+        let [its, ours] = [0, 4].map(|at| number_at(&pair, at));
+        let received = self.receive_by(scratch, its, ours, files);
+        for socket in [its, ours] {
+            self.must(libc::SYS_close, [u64::from(socket), 0, 0, 0, 0, 0])?;
+        }
+        received
+    }
+
+    fn receive_by<const N: usize>(
+        &self,
+        scratch: u64,
+        its: u32,
+        ours: u32,
+        files: [&OwnedFd; N],
+    ) -> io::Result<[u32; N]> {
+        // struct msghdr with one byte of data, then a struct cmsghdr with the descriptors.
+        const MESSAGE: u64 = 0;
+        const VECTOR: u64 = 64;
+        const DATA: u64 = 80;
+        const CONTROL: u64 = 96;
+        const HEADER: usize = 16;
+        let control_len = HEADER + N * size_of::<u32>();
+        let control_room = control_len.next_multiple_of(size_of::<u64>());
+        let at = |part: u64| scratch + part;
+        let message = [0, 0, at(VECTOR), 1, at(CONTROL), control_room as u64, 0, 0];
+        let words = message.into_iter().chain([at(DATA), 1]);
+        let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
+        self.thread.write(scratch, &bytes)?;
+        let socket = duplicate_fd(Pid::from_raw(self.thread.0), ours as i32)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        let fds = files.map(|file| file.as_raw_fd());
+        let rights = [ControlMessage::ScmRights(&fds)];
+        sendmsg::<UnixAddr>(
+            socket.as_raw_fd(),
+            &[IoSlice::new(b"f")],
+            &rights,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        )?;
+        let cloexec = libc::MSG_CMSG_CLOEXEC as u64;
+        self.must(libc::SYS_recvmsg, [u64::from(its), at(MESSAGE), cloexec, 0, 0, 0])?;
+        let mut control = vec![0; control_len];
+        self.thread.read(at(CONTROL), &mut control)?;
+        if u64::from_ne_bytes(control[..8].try_into().unwrap_or_default()) != control_len as u64 {
+            return Err(io::Error::other("it cannot have more descriptors"));
+        }
+        Ok(std::array::from_fn(|i| number_at(&control, HEADER + i * size_of::<u32>())))
     }
 
     /// Makes a call of which the kernel notifies `listener`. Answers it with a copy of `file`, and returns that descriptor's
@@ -139,6 +202,11 @@ impl Drop for BorrowedThread {
         let _ = self.thread.set_vector_registers(&mut self.vector_registers);
         let _ = self.thread.set_mask(self.mask);
     }
+}
+
+/// Returns the number at byte `at`.
+fn number_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].try_into().map_or(0, u32::from_ne_bytes)
 }
 
 /// Returns the start of a code mapping. No other thread executes there, because all are stopped.

@@ -34,6 +34,9 @@ use std::time::{Duration, Instant};
 
 mod awaited;
 mod exec_start;
+mod loop_tasks;
+
+pub use loop_tasks::LoopTask;
 
 /// Numbers of the descriptors that were put into a process that is about to exec.
 #[derive(Clone, Copy)]
@@ -43,18 +46,6 @@ struct InjectedFds {
     registry: u32,
     /// The clock-change signal is blocked only for the exec, and must be unblocked after it.
     unblock_change_signal: bool,
-}
-
-/// Another task of a monitor's process, which the monitor's loop serves.
-pub trait LoopTask {
-    /// Returns the descriptors whose events the task waits for.
-    fn fds(&self) -> Vec<BorrowedFd<'_>>;
-
-    /// Returns the time after which the loop calls the task even without an event; `None` for no limit.
-    fn timeout(&self) -> Option<Duration>;
-
-    /// Runs the task. The loop calls it when a descriptor has an event, or the time is over.
-    fn run(&mut self);
 }
 
 /// Supervises programs that it has started or attached, and the programs that those start. They are on one clock, or on
@@ -87,7 +78,9 @@ pub struct ExecMonitor {
     /// Execs of threads that another process of Lorentz traces.
     postponed: Vec<PostponedExec>,
     awaited: Option<Awaited>,
-    loop_task: Option<Box<dyn LoopTask>>,
+    loop_tasks: Vec<Box<dyn LoopTask>>,
+    /// Whether the loop tasks know the first program.
+    has_program: bool,
 }
 
 /// The thread whose stop [`ExecMonitor::await_stop`] awaits, and the status of that stop.
@@ -194,7 +187,8 @@ impl ExecMonitor {
             execs: HashMap::new(),
             postponed: Vec::new(),
             awaited: None,
-            loop_task: None,
+            loop_tasks: Vec::new(),
+            has_program: false,
         })
     }
 
@@ -213,11 +207,6 @@ impl ExecMonitor {
     /// Does the same for one managed clock of several.
     pub fn on_set_wall_of(&mut self, index: usize, set: SetWall) {
         self.clocks[index].set_wall = Some(set);
-    }
-
-    /// Makes this monitor's loop serve `loop_task`.
-    pub fn set_loop_task(&mut self, loop_task: Box<dyn LoopTask>) {
-        self.loop_task = Some(loop_task);
     }
 
     /// Lets processes come in at the registration socket `socket`.
@@ -306,15 +295,14 @@ impl ExecMonitor {
     }
 
     fn poll_events(&mut self, limit: Option<Duration>) -> Result<()> {
-        let left = self.loop_task.as_ref().and_then(|loop_task| loop_task.timeout());
+        let left = self.loop_tasks.iter().filter_map(|task| task.timeout()).min();
         let limit = [limit, left, self.retry_interval()].into_iter().flatten().min();
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
         fds.extend(self.listeners.iter().map(|(fd, _)| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
         let others = self.processes.iter().map(|fd| fd.as_fd()).chain(self.registrations.fds());
         fds.extend(others.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         let own = fds.len();
-        let task_fds = self.loop_task.iter().flat_map(|loop_task| loop_task.fds());
-        fds.extend(task_fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        let task_ends = self.push_task_fds(&mut fds);
         match ppoll(&mut fds, limit.map(TimeSpec::from), None) {
             Err(Errno::EINTR) => return Ok(()),
             other => other?,
@@ -326,10 +314,7 @@ impl ExecMonitor {
             (0..self.listeners.len()).filter(|i| ready(&fds[i + 1])).collect();
         let is_hung_up = |fd: &PollFd| has_happened(fd) && !ready(fd);
         let hung_up = fds[1..=self.listeners.len()].iter().any(is_hung_up);
-        let attended = self.loop_task.as_ref().is_some_and(|loop_task| {
-            let woken = fds[own..].iter().any(has_happened);
-            woken || loop_task.timeout() == Some(Duration::ZERO)
-        });
+        let due_tasks = self.due_tasks(&fds, own, &task_ends);
         let registering = fds[1 + self.listeners.len()..own].iter().any(has_happened);
         if signalled {
             self.on_signal()?;
@@ -348,9 +333,7 @@ impl ExecMonitor {
         if registering {
             self.on_registrations();
         }
-        if let Some(loop_task) = self.loop_task.as_mut().filter(|_| attended) {
-            loop_task.run();
-        }
+        self.run_loop_tasks(&due_tasks);
         Ok(())
     }
 
@@ -366,6 +349,7 @@ impl ExecMonitor {
     /// Handles a notification: a question of the shim's, or an exec.
     fn on_notification(&mut self, listener: usize, notification: &Notification) {
         if notification.call != ASK_MONITOR.number() as i32 {
+            self.program_begins(Pid::from_raw(notification.thread as i32));
             return self.on_exec(listener, notification);
         }
         let ((fd, index), id) = (&self.listeners[listener], notification.id);

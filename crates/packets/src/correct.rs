@@ -1,8 +1,8 @@
 //! Corrects the times that a tool prints by the latency that the container's stack added: the paper's section 3.3, for any tool
 //! with a rule.
 //!
-//! `corrected = time - (egress + ingress)`. The ingress part ends at the point where the tool's own measurement ends. If either
-//! part of a time's exchange is not known, the time stays uncorrected and is counted.
+//! `corrected = time - (egress + ingress)`; of a one-way time only the part that the tool has measured. The ingress part ends at the
+//! point where the tool's own measurement ends. If a part is not known, the time stays uncorrected and is counted.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
@@ -69,7 +69,7 @@ pub fn correct(
             text.push_str(&line[written..found.end]);
             written = found.end;
             let Some(nanos) = found.nanos else { continue };
-            let corrected = packets.added(number, until).map(|added| nanos - added);
+            let corrected = packets.added(number, until, rule.measured).map(|added| nanos - added);
             sums.add(corrected);
             text += &corrected.map_or(" corrected=-".into(), |nanos| {
                 format!(" corrected={:.3} ms", nanos / NANOS_PER_MILLI)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use crate::rule::{MatchKey, Until};
+use crate::rule::{MatchKey, Measured, Until};
 
 /// Time, ns, within which the same number from two senders is ambiguous.
 const AMBIGUITY_WINDOW: u64 = 10_000_000_000;
@@ -116,23 +116,32 @@ impl Exchanges {
         u32::from_str_radix(digits, 16).ok()
     }
 
-    /// Returns the latency that the stack added to the exchange with this number, ns; none if either part is not known.
-    pub fn added(&self, number: u32, until: Until) -> Option<f64> {
+    /// Returns the latency that the stack added to the part of the exchange with this number that the tool has `measured`, ns; none if
+    /// it is not known.
+    pub fn added(&self, number: u32, until: Until, measured: Measured) -> Option<f64> {
         // Sequence numbers of ICMP have 16 bits. The tool may print more.
         let number = if self.key == MatchKey::Seq { number & 0xffff } else { number };
-        let sent = self.sent.get(&number).filter(|sent| !sent.ambiguous)?;
-        let by_socket = || self.answered.get(&(sent.pid, sent.fd));
-        let received = match self.key {
-            MatchKey::DestinationPort => self.received.get(&number).or_else(by_socket),
-            _ => self.received.get(&number),
-        }?;
-        let back = match until {
-            Until::Call => received.call,
-            // In-band, SO_TIMESTAMP is the time of reception on the outer device.
-            Until::Device if received.in_band => 0.0,
-            Until::Device => received.device,
+        let sent = self.sent.get(&number).filter(|sent| !sent.ambiguous);
+        let by_socket = |sent: &SentPacket| self.answered.get(&(sent.pid, sent.fd));
+        let back = || {
+            let received = match self.key {
+                MatchKey::DestinationPort => {
+                    self.received.get(&number).or_else(|| sent.and_then(by_socket))
+                }
+                _ => self.received.get(&number),
+            }?;
+            Some(match until {
+                Until::Call => received.call,
+                // In-band, SO_TIMESTAMP is the time of reception on the outer device.
+                Until::Device if received.in_band => 0.0,
+                Until::Device => received.device,
+            })
         };
-        Some(sent.latency + back)
+        match measured {
+            Measured::RoundTrip => Some(sent?.latency + back()?),
+            Measured::Sent => Some(sent?.latency),
+            Measured::Received => back(),
+        }
     }
 }
 
@@ -185,12 +194,29 @@ mod tests {
     fn both_ways_are_added() {
         let mut all = Exchanges::new(MatchKey::Seq, 77);
         all.note(&out(77, 1, 9));
-        assert_eq!(all.added(1, Until::Call), None);
+        assert_eq!(all.added(1, Until::Call, Measured::RoundTrip), None);
         all.note(&back(77, 1));
-        assert_eq!(all.added(1, Until::Call), Some(1500.0));
-        assert_eq!(all.added(65537, Until::Device), Some(1200.0));
+        assert_eq!(all.added(1, Until::Call, Measured::RoundTrip), Some(1500.0));
+        assert_eq!(all.added(65537, Until::Device, Measured::RoundTrip), Some(1200.0));
         all.note(&out(77, 1, 9));
-        assert_eq!(all.added(1, Until::Call), None, "sent once more, and not answered yet");
+        assert_eq!(
+            all.added(1, Until::Call, Measured::RoundTrip),
+            None,
+            "sent once more, and not answered yet"
+        );
+    }
+
+    #[test]
+    fn one_way_needs_its_own_latency_alone() {
+        let mut all = Exchanges::new(MatchKey::Seq, 77);
+        all.note(&out(77, 1, 9));
+        assert_eq!(all.added(1, Until::Call, Measured::Sent), Some(1000.0));
+        assert_eq!(all.added(1, Until::Call, Measured::Received), None);
+        // A packet that the tool receives and has not asked for.
+        all.note(&back(77, 2));
+        assert_eq!(all.added(2, Until::Call, Measured::Received), Some(500.0));
+        assert_eq!(all.added(2, Until::Device, Measured::Received), Some(200.0));
+        assert_eq!(all.added(2, Until::Call, Measured::Sent), None);
     }
 
     #[test]
@@ -199,11 +225,15 @@ mod tests {
         let mut all = Exchanges::new(MatchKey::Seq, own);
         all.note(&out(1, 1, 9));
         all.note(&back(1, 1));
-        assert_eq!(all.added(1, Until::Call), None);
+        assert_eq!(all.added(1, Until::Call, Measured::RoundTrip), None);
         let mut all = Exchanges::new(MatchKey::Seq, std::os::unix::process::parent_id());
         all.note(&out(own.into(), 1, 9));
         all.note(&back(own.into(), 1));
-        assert_eq!(all.added(1, Until::Call), Some(1500.0), "a child of the tool");
+        assert_eq!(
+            all.added(1, Until::Call, Measured::RoundTrip),
+            Some(1500.0),
+            "a child of the tool"
+        );
     }
 
     #[test]
@@ -215,14 +245,14 @@ mod tests {
         let mut all = Exchanges::new(MatchKey::Seq, 77);
         all.note(&out(77, 0x80e8, 9));
         all.note(&quoting("1234829a00000000"));
-        assert_eq!(all.added(0x80e8, Until::Call), None, "of UDP");
+        assert_eq!(all.added(0x80e8, Until::Call, Measured::RoundTrip), None, "of UDP");
         all.note(&quoting("08000102123480e8"));
-        assert_eq!(all.added(0x80e8, Until::Call), Some(1500.0));
+        assert_eq!(all.added(0x80e8, Until::Call, Measured::RoundTrip), Some(1500.0));
         let mut all = Exchanges::new(MatchKey::DestinationPort, 77);
         all.note(&json!({"direction": "egress", "inner_pid": 77, "fd": 3, "latency_ns": 1000,
             "destination_port": 33434}));
         all.note(&quoting("1234829a00000000"));
-        assert_eq!(all.added(33434, Until::Call), Some(1500.0));
+        assert_eq!(all.added(33434, Until::Call, Measured::RoundTrip), Some(1500.0));
     }
 
     #[test]
@@ -230,10 +260,14 @@ mod tests {
         let mut all = Exchanges::new(MatchKey::Seq, 77);
         all.note(&out(0, 1, 9));
         all.note(&back(0, 1));
-        assert_eq!(all.added(1, Until::Device), Some(1000.0), "its stamp is the outer device's");
-        assert_eq!(all.added(1, Until::Call), Some(1500.0));
+        assert_eq!(
+            all.added(1, Until::Device, Measured::RoundTrip),
+            Some(1000.0),
+            "its stamp is the outer device's"
+        );
+        assert_eq!(all.added(1, Until::Call, Measured::RoundTrip), Some(1500.0));
         all.note(&out(0, 1, 10));
         all.note(&back(0, 1));
-        assert_eq!(all.added(1, Until::Call), None);
+        assert_eq!(all.added(1, Until::Call, Measured::RoundTrip), None);
     }
 }

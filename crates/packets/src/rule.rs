@@ -6,10 +6,11 @@ use serde::Deserialize;
 use crate::error::PacketsError;
 
 /// The built-in rules.
-const BUILT_IN_RULES: [(&str, &str); 7] = [
+const BUILT_IN_RULES: [(&str, &str); 8] = [
     ("ping", include_str!("../rules/ping.toml")),
     ("fping", include_str!("../rules/fping.toml")),
     ("traceroute", include_str!("../rules/traceroute.toml")),
+    ("traceroute-icmp", include_str!("../rules/traceroute-icmp.toml")),
     ("mtr", include_str!("../rules/mtr.toml")),
     ("mtr-udp", include_str!("../rules/mtr-udp.toml")),
     ("scamper", include_str!("../rules/scamper.toml")),
@@ -38,6 +39,19 @@ pub enum Until {
     Device,
 }
 
+/// The part of an exchange that the tool's time has in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measured {
+    /// A packet and its answer.
+    #[default]
+    RoundTrip,
+    /// One way: a packet that the tool has sent.
+    Sent,
+    /// One way: a packet that the tool has received.
+    Received,
+}
+
 /// The unit of a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 enum Unit {
@@ -57,6 +71,8 @@ struct RuleFile {
     unit: Unit,
     key: MatchKey,
     until: Until,
+    #[serde(default)]
+    measured: Measured,
     /// Number of the first time, if the tool prints none.
     first: Option<u32>,
     /// Whether the tool writes its sequence number in the processor's byte order, not in network order.
@@ -74,6 +90,8 @@ pub struct Rule {
     unit: Unit,
     /// The packet field that the numbers stand for.
     pub key: MatchKey,
+    /// The part of an exchange that a time has in it.
+    pub measured: Measured,
     until: Until,
     first: Option<u32>,
     swapped: bool,
@@ -124,6 +142,7 @@ impl Rule {
             pattern,
             unit: file.unit,
             key: file.key,
+            measured: file.measured,
             until: file.until,
             first: file.first,
             swapped: file.swapped,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use lorentz_checkpoint::WallPolicy;
 use lorentz_clock::{Rate, Span};
+use lorentz_container::Newcomers;
 use lorentz_control::{ClockOptions, WrongOption, CLOCK_OPTIONS};
 use thiserror::Error;
 
@@ -52,6 +53,8 @@ pub struct Asked {
     pub clock: ClockOptions,
     /// The name, if the container is to have one beside its id.
     pub name: Option<String>,
+    /// How the container receives programs that enter from outside.
+    pub newcomers: Option<Newcomers>,
     /// The wall clock after a restore.
     pub restored_wall: Option<WallPolicy>,
     /// The rate after a restore, in place of the one at the checkpoint.
@@ -62,13 +65,15 @@ pub struct Asked {
 
 /// The annotation without its prefix that names the container.
 const NAME: &str = "name";
+/// The annotation without its prefix that says how the container receives programs that enter from outside.
+const NEWCOMERS: &str = "newcomers";
 /// Annotations without their prefix that a restore follows. All others are options of the clock.
 const RESTORE_WALL: &str = "restore-wall";
 const RESTORE_RATE: &str = "restore-rate";
 
 /// Returns each annotation without its prefix.
 fn keys() -> impl Iterator<Item = &'static str> {
-    CLOCK_OPTIONS.iter().map(|option| option.name).chain([NAME])
+    CLOCK_OPTIONS.iter().map(|option| option.name).chain([NAME, NEWCOMERS])
 }
 
 impl Asked {
@@ -108,11 +113,18 @@ impl Asked {
         if let Some(first) = self.places.insert(name, key.to_string()) {
             return Err(WrongAnnotation::Twice { first, second: key.to_string() });
         }
-        let Some(option) = CLOCK_OPTIONS.iter().find(|option| option.name == name) else {
-            self.name = Some(text.to_string());
-            return Ok(());
+        let read = match CLOCK_OPTIONS.iter().find(|option| option.name == name) {
+            Some(option) => option.read(&mut self.clock, text),
+            None if name == NEWCOMERS => {
+                let read = text.parse().map_err(str::to_string);
+                read.map(|newcomers| self.newcomers = Some(newcomers))
+            }
+            None => {
+                self.name = Some(text.to_string());
+                Ok(())
+            }
         };
-        option.read(&mut self.clock, text).map_err(|reason| WrongAnnotation::Value {
+        read.map_err(|reason| WrongAnnotation::Value {
             key: key.to_string(),
             value: text.to_string(),
             reason,

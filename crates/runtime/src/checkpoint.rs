@@ -121,7 +121,8 @@ pub fn restore(runtime_dir: &RuntimeDir, args: &RestoreArgs) -> anyhow::Result<i
     };
     let names = [wanted.name.as_deref(), Some(id)];
     let restored = describe(runtime_dir, id, &config).and_then(|tasks| {
-        let restored = bring_back(&plan, &tasks, &config, names, bundle)?;
+        let mut restored = bring_back(&plan, &tasks, &config, names, bundle)?;
+        restored.container.set_newcomers(wanted.newcomers)?;
         if let Some(rate) = wanted.restored_rate {
             restored.container.clock()?.dilate(rate)?;
         }
@@ -209,7 +210,7 @@ fn finish(
     was_frozen: bool,
 ) -> anyhow::Result<i32> {
     let RestoredBundle { mut container, mut monitor, pid } = restored;
-    hand_over_to_background(&mut monitor, &container)?;
+    hand_over_to_background(&mut monitor, &container, pid)?;
     drop(monitor);
     connect_to_monitor(&container).context("the monitor in the background")?;
     container.set_program_of_others(pid)?;

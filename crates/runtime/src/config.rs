@@ -8,7 +8,7 @@ use anyhow::{bail, Context};
 use libcontainer::oci_spec::runtime::Spec;
 use lorentz_checkpoint::{BundleMount, WallPolicy};
 use lorentz_clock::{Rate, Span, NANOS_PER_SEC};
-use lorentz_container::{IDLE_ANNOTATION, NARROW_CAPSET_ANNOTATION};
+use lorentz_container::{Newcomers, IDLE_ANNOTATION, NARROW_CAPSET_ANNOTATION};
 use lorentz_control::{ClockSettings, HostNow, WhichClock};
 use lorentz_inject::Profile;
 use serde_json::{json, Value};
@@ -45,6 +45,8 @@ pub struct Wanted {
     pub pod: Option<String>,
     /// All settings as text, for comparison with other containers of the pod.
     pub text: String,
+    /// How the container receives programs that enter from outside.
+    pub newcomers: Newcomers,
     /// The wall clock after a restore.
     pub restored_wall: WallPolicy,
     /// The rate after a restore, if it is to be another one than at the checkpoint.
@@ -163,6 +165,7 @@ impl Config {
                 name: None,
                 pod: None,
                 text: String::new(),
+                newcomers: Newcomers::Ignore,
                 restored_wall: WallPolicy::default(),
                 restored_rate: None,
             });
@@ -184,6 +187,7 @@ impl Config {
             time: Time::Clock(Box::new(which)),
             pod: pod.map(str::to_string),
             text: format!("{:?}", asked.clock),
+            newcomers: asked.newcomers.unwrap_or(Newcomers::Attach),
             restored_wall: asked.restored_wall.unwrap_or_default(),
             restored_rate: asked.restored_rate,
             name: asked.name,

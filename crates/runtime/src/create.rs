@@ -172,6 +172,7 @@ fn clocked(
         (WhichClock::New(_), Some(owner)) => state.join(&new, &owner)?,
         (WhichClock::New(settings), None) => state.create(&new, settings)?,
     };
+    container.set_newcomers(wanted.newcomers)?;
     container.set_bundle(Bundle {
         id: id.to_string(),
         root: runtime_dir.root.clone(),

@@ -37,6 +37,9 @@ pub struct StudySettings {
     pub millis: u32,
     /// Samples in a record, for metrics that keep each sample.
     pub samples: u32,
+    /// The machine's name, to stand beside other machines in a report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
 }
 
 /// A setting that is not accepted.
@@ -92,6 +95,7 @@ impl StudySettings {
             sleeps: of(1, 2, 5),
             millis: of(100, 1_000, 3_000),
             samples: of(50, 200, 500),
+            platform: None,
         }
     }
 

@@ -107,7 +107,7 @@ fn when_text(when: When, call: &Syscall) -> &'static str {
 fn where_text(place: Where) -> &'static str {
     match place {
         Where::Everywhere => "",
-        Where::CpuTimes => ", unless `--cpu-time real`",
+        Where::CpuTimes => ", unless `--cpu-clocks real`",
         Where::FileTimes => ", unless `--file-times real`",
         Where::CountedTasks => " with `--skip-idle`",
         Where::OrderedSends => " in rounds",

@@ -1,9 +1,11 @@
 //! `clone_time`: a copy of the calling process, in virtual time from the start.
 //!
 //! The copy is made by fork: the C library would not work in one made without its knowledge. The child enters the namespaces that
-//! the caller asked for, and waits until its parent has attached it to a clock.
+//! the caller asked for, and waits until its parent has attached it to a clock. A process id namespace is for children alone: the parent
+//! makes it before the fork, and leaves it again.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::thread::sleep;
@@ -20,6 +22,8 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWNET
     | libc::CLONE_NEWCGROUP) as u64;
+/// The namespace that only children of the process enter that makes it.
+const PID_NAMESPACE: u64 = libc::CLONE_NEWPID as u64;
 /// Mask, in the flags, of the signal that the parent receives when the child ends.
 const SIGNAL: u64 = 0xff;
 
@@ -33,16 +37,25 @@ const SIGNAL: u64 = 0xff;
 pub fn clone_time(flags: u64, dilation: f64, held: bool) -> Result<libc::pid_t> {
     let rate = rate_of(dilation)?;
     let signal = flags & SIGNAL;
-    if flags & !(NAMESPACES | SIGNAL) != 0 || ![0, libc::SIGCHLD as u64].contains(&signal) {
+    if flags & !(NAMESPACES | PID_NAMESPACE | SIGNAL) != 0
+        || ![0, libc::SIGCHLD as u64].contains(&signal)
+    {
         return Err(Error::wrong_input(format!(
-            "flags {flags:#x}: expected SIGCHLD or 0, with any of CLONE_NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWNET, NEWCGROUP"
+            "flags {flags:#x}: expected SIGCHLD or 0, with any of CLONE_NEWNS, NEWUTS, NEWIPC, NEWPID, NEWUSER, NEWNET, NEWCGROUP"
         )));
     }
     let (mut mine, its) = UnixStream::pair()?;
+    let children = match flags & PID_NAMESPACE {
+        0 => None,
+        _ => Some(ChildrenElsewhere::begin()?),
+    };
     // SAFETY: until this function returns, the child calls only functions that are permitted after a fork of a process with
     // threads.
-    match unsafe { libc::fork() } {
-        -1 => Err(std::io::Error::last_os_error().into()),
+    let forked = unsafe { libc::fork() };
+    let failed = io::Error::last_os_error();
+    drop(children);
+    match forked {
+        -1 => Err(failed.into()),
         0 => {
             drop(mine);
             wait_for_parent(flags & NAMESPACES, its);
@@ -58,6 +71,32 @@ pub fn clone_time(flags: u64, dilation: f64, held: bool) -> Result<libc::pid_t> 
                 }
             }
         }
+    }
+}
+
+/// While it lives, children of this thread begin in a new process id namespace.
+struct ChildrenElsewhere {
+    /// The namespace of the children before.
+    before: File,
+}
+
+impl ChildrenElsewhere {
+    fn begin() -> Result<ChildrenElsewhere> {
+        let before = File::open("/proc/thread-self/ns/pid_for_children")?;
+        // SAFETY: a number.
+        if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
+            let error = io::Error::last_os_error();
+            return Err(Error::failed(format!("making a process id namespace: {error}")));
+        }
+        Ok(ChildrenElsewhere { before })
+    }
+}
+
+impl Drop for ChildrenElsewhere {
+    fn drop(&mut self) {
+        // The child cannot go back, and need not: the kernel refuses it.
+        // SAFETY: numbers.
+        unsafe { libc::setns(self.before.as_raw_fd(), libc::CLONE_NEWPID) };
     }
 }
 
@@ -88,7 +127,7 @@ fn bring_in(pid: libc::pid_t, rate: Rate, held: bool, line: &mut UnixStream) -> 
     match libc::c_int::from_ne_bytes(answer) {
         0 => {}
         errno => {
-            let error = std::io::Error::from_raw_os_error(errno);
+            let error = io::Error::from_raw_os_error(errno);
             return Err(Error::failed(format!("entering the namespaces: {error}")));
         }
     }

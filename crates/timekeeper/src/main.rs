@@ -132,7 +132,9 @@ struct Progress {
 #[derive(Args, Debug)]
 struct OneTimeline {
     /// The timeline
-    #[arg(short, value_name = "TIMELINE", allow_negative_numbers = true, value_parser = timeline)]
+    #[arg(
+        short, value_name = "TIMELINE", default_value = "0", allow_negative_numbers = true, value_parser = timeline,
+    )]
     timeline: i32,
 }
 

@@ -9,6 +9,7 @@ two in one model, stands beside it and decides what is said.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -44,13 +45,30 @@ def observations(run: Run) -> pl.DataFrame:
 
 
 def effects(frame: pl.DataFrame) -> pl.DataFrame:
-    """Effects of each factor, and of each two together, on each statistic; one kind of function."""
-    factors = [factor for factor in FACTORS if frame[factor].n_unique() > 1]
+    """Effects of each factor, and of each two together, on each statistic; one kind of function.
+
+    The platform is a factor where the frame has a column for it.
+    """
+    factors = [factor for factor in (*FACTORS, "platform") if factor in frame.columns]
+    factors = [factor for factor in factors if frame[factor].n_unique() > 1]
     if len(factors) < 2:
         return pl.DataFrame()
+    found = analysed_by(frame, factors, STATISTICS)
+    if found.is_empty():
+        return found
+    p_adjusted = adjusted(found["p"].to_list())
+    return found.with_columns(
+        p_adjusted=pl.Series(p_adjusted), matters=pl.Series(p_adjusted) < ALPHA
+    )
+
+
+def analysed_by(
+    frame: pl.DataFrame, factors: Sequence[str], statistics: Sequence[str]
+) -> pl.DataFrame:
+    """Effects of the factors, and of each two together, on each of the columns `statistics`."""
     rows = []
     terms = [*((factor,) for factor in factors), *combinations(factors, 2)]
-    for statistic in STATISTICS:
+    for statistic in statistics:
         if frame[statistic].n_unique() == 1:
             continue
         table = _anova_on_ranks(frame, statistic, factors)
@@ -70,13 +88,10 @@ def effects(frame: pl.DataFrame) -> pl.DataFrame:
                     "np2": float(of["sum_sq"] / (of["sum_sq"] + within)),
                 }
             )
-    for row, p in zip(rows, adjusted([row["p"] for row in rows]), strict=True):
-        row["p_adjusted"] = p
-        row["matters"] = bool(p < ALPHA)
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _anova_on_ranks(frame: pl.DataFrame, statistic: str, factors: list[str]) -> pd.DataFrame:
+def _anova_on_ranks(frame: pl.DataFrame, statistic: str, factors: Sequence[str]) -> pd.DataFrame:
     data = pd.DataFrame({factor: frame[factor].to_list() for factor in factors})
     data["place"] = stats.rankdata(frame[statistic].to_numpy())
     terms = [f"C({factor})" for factor in factors]
@@ -126,9 +141,14 @@ def analysed(run: Run) -> tuple[pl.DataFrame, pl.DataFrame]:
     frame = observations(run)
     if frame["round"].n_unique() < FEWEST:
         return pl.DataFrame(), pl.DataFrame()
+    return on_platforms(frame), cells(frame)
+
+
+def on_platforms(frame: pl.DataFrame) -> pl.DataFrame:
+    """Effects on both kinds of functions; `frame` is that of `observations`, of one run or more."""
     of_kinds = []
     for kind, functions in KINDS.items():
         found = effects(frame.filter(pl.col("function").is_in(functions)))
         if len(found):
             of_kinds.append(found.select(pl.lit(kind).alias("what"), pl.all()))
-    return pl.concat(of_kinds) if of_kinds else pl.DataFrame(), cells(frame)
+    return pl.concat(of_kinds) if of_kinds else pl.DataFrame()

@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 import polars as pl
 
-from lorentz.report import compared, curves, factors, plots, power, published, words
+from lorentz.report import compared, curves, factors, platforms, plots, power, published, words
 from lorentz.report.against import compare
 from lorentz.report.judge import BASELINE, judge
 from lorentz.report.runs import Run, WrongRunError
@@ -27,6 +27,9 @@ TITLES = {
     "cells": "Medians over level x load; Dunn against the baseline, and against idle",
     "published": "Beside the published figures, as ratios to the own baseline",
     "changes": "Changes since the older study",
+    "platforms": "Platform and level: which matter? ANOVA on ranks",
+    "medians": "Medians on each platform",
+    "functions": "Function, level, load, platform: which matter? ANOVA on ranks",
 }
 
 #: One sentence on each study.
@@ -86,8 +89,9 @@ class Overview:
 
 @dataclass(frozen=True)
 class Chapter:
-    """All about one study."""
+    """All about one study, on one platform."""
 
+    name: str
     study: str
     about: str
     facts: dict[str, str]
@@ -106,23 +110,27 @@ class Chapter:
 
 def write(runs: list[Run], folder: Path, older: list[Run] | None = None) -> dict[str, list[str]]:
     """Writes the report into `folder` and returns its sentences by study."""
-    olds = {run.study: run for run in older or []}
-    for study, old in olds.items():
-        if study not in {run.study for run in runs}:
-            kinds = " or ".join(run.study for run in runs)
+    olds = {run.name: run for run in older or []}
+    for name, old in olds.items():
+        if name not in {run.name for run in runs}:
+            kinds = " or ".join(run.name for run in runs)
             raise WrongRunError(
-                f"--against {old.sources[0]}: a study of {study}; expected one of {kinds}"
+                f"--against {old.sources[0]}: a study of {name}; expected one of {kinds}"
             )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WrongRunError(f"--output {folder}: {error.strerror}; expected a folder") from error
-    chapters = [_chapter(run, folder, olds.get(run.study)) for run in runs]
+    chapters = [_chapter(run, folder, olds.get(run.name)) for run in runs]
+    for study in dict.fromkeys(run.study for run in runs):
+        of = [run for run in runs if run.study == study]
+        if len(of) > 1:
+            chapters.append(_platforms(study, of, folder))
     for data in published.ALL:
         data.frame().write_csv(folder / f"published-{data.name}.csv")
-    said = {chapter.study: chapter.said() for chapter in chapters}
+    said = {chapter.name: chapter.said() for chapter in chapters}
     (folder / "summary.txt").write_text("".join(f"{line}\n" for line in named(said)))
-    studies = {chapter.study: chapter.results for chapter in chapters}
+    studies = {chapter.name: chapter.results for chapter in chapters}
     results = {"lorentz_report_format": RESULTS_FORMAT, "studies": studies}
     (folder / "results.json").write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
     environment = jinja2.Environment(
@@ -150,16 +158,17 @@ def _chapter(run: Run, folder: Path, old: Run | None) -> Chapter:
         frames["changes"] = compare(run, old)
         changes = words.changes(frames["changes"])
     for name in TITLES:
-        _write(folder / f"{run.study}-{name}.csv", frames.get(name, pl.DataFrame()))
-    data = f"{run.study}-records.csv"
+        _write(folder / f"{run.name}-{name}.csv", frames.get(name, pl.DataFrame()))
+    data = f"{run.name}-records.csv"
     _write(folder / data, run.records)
     pictures = plots.pictures(run, found) + curves.pictures(run, seen, cells)
-    for left in folder.glob(f"{run.study}-figure-*.svg"):
+    for left in folder.glob(f"{run.name}-figure-*.svg"):
         left.unlink()
     for number, picture in enumerate(pictures, 1):
-        (folder / f"{run.study}-figure-{number}.svg").write_text(picture.svg)
+        (folder / f"{run.name}-figure-{number}.svg").write_text(picture.svg)
     summary = words.summary(run, found, comparison, seen, effects)
     return Chapter(
+        name=run.name,
         study=run.study,
         about=ABOUT[run.study],
         facts=_facts(run),
@@ -168,7 +177,7 @@ def _chapter(run: Run, folder: Path, old: Run | None) -> Chapter:
         overview=_overview(run, comparison),
         pictures=pictures,
         tables=[
-            _table(run.study, name, frame)
+            _table(run.name, name, frame)
             for name, frame in frames.items()
             if TITLES[name] and len(frame)
         ],
@@ -182,6 +191,42 @@ def _chapter(run: Run, folder: Path, old: Run | None) -> Chapter:
             "summary": summary.levels,
             "notes": summary.notes,
             "changes": changes,
+        },
+    )
+
+
+def _platforms(study: str, runs: list[Run], folder: Path) -> Chapter:
+    """The chapter on what a study's platforms have in it."""
+    chapter = f"{study}-platforms"
+    frames = {"platforms": platforms.effects(runs), "medians": platforms.medians(runs)}
+    if study == "timers":
+        frames["functions"] = platforms.of_timers(runs)
+    for name, frame in frames.items():
+        _write(folder / f"{chapter}-{name}.csv", frame)
+    data = f"{chapter}-records.csv"
+    _write(folder / data, platforms.records(runs))
+    said = platforms.words(frames["platforms"])
+    machines = {
+        run.machine: ", ".join(
+            f"{name} {value}" for name, value in run.environment["facts"].items()
+        )
+        for run in runs
+    }
+    return Chapter(
+        name=chapter,
+        study=study,
+        about="The same study on several machines, each named by 'lorentz study --as'.",
+        facts=machines,
+        summary=words.Summary([], said),
+        changes=None,
+        overview=None,
+        pictures=[],
+        tables=[_table(chapter, name, frame) for name, frame in frames.items() if len(frame)],
+        data=data,
+        results={
+            "platforms": list(machines),
+            "effects": frames["platforms"].to_dicts(),
+            "notes": said,
         },
     )
 
@@ -209,7 +254,7 @@ def _overview(run: Run, comparison: pl.DataFrame) -> Overview | None:
             shown = "-" if base is None else plots.nanoseconds(float(f"{base:.4g}"))
             lines.append(Line(metric, load, plots.titled(metric, load), shown, cells))
         groups[kind.title] = lines
-    file = f"{run.study}-comparison.csv"
+    file = f"{run.name}-comparison.csv"
     return Overview(file, compared.statistic(run), levels, groups)
 
 
@@ -263,8 +308,8 @@ def _facts(run: Run) -> dict[str, str]:
     }
 
 
-def _table(study: str, name: str, frame: pl.DataFrame) -> Table:
-    file = f"{study}-{name}.csv"
+def _table(chapter: str, name: str, frame: pl.DataFrame) -> Table:
+    file = f"{chapter}-{name}.csv"
     rows = [
         [_cell(column, value) for column, value in zip(frame.columns, row, strict=True)]
         for row in frame.iter_rows()

@@ -82,7 +82,7 @@ def pictures(run: Run, found: Judgement) -> list[Picture]:
     with pyplot.rc_context(STYLE):
         drawn.append(_ratios(run, found))
         if run.study in ("cold", "timers"):
-            drawn += [_ccdf(run, metric) for metric in run.metrics]
+            drawn += [draw(run, metric) for metric in run.metrics for draw in (_ccdf, _raw)]
         drawn.append(_quantiles(run))
     return [picture for picture in drawn if picture]
 
@@ -209,8 +209,21 @@ def titled(metric: str, load: str) -> str:
     return metric if load == "idle" else f"{metric}, {load}"
 
 
-def _ccdf(run: Run, metric: str) -> Picture | None:
-    """The share of the samples above each value: one panel a load, all of one scale."""
+#: An axis of logarithms has no room for a sample of no time at all.
+_LEAST_NS = 1.0
+
+
+@dataclass(frozen=True)
+class _Panels:
+    """A figure with a panel for each load, all of one scale."""
+
+    figure: Figure
+    #: The axes of each load, and there the samples of each level, ns, as they were taken.
+    by_load: list[tuple[Axes, dict[str, np.ndarray]]]
+    samples: int
+
+
+def _panels(run: Run, metric: str) -> _Panels | None:
     chosen = run.samples.filter(pl.col("metric") == metric)
     there = set(chosen["load"])
     loads = [load for load in run.loads if load in there]
@@ -225,30 +238,79 @@ def _ccdf(run: Run, metric: str) -> Picture | None:
         sharex=True,
         sharey=True,
     )
+    by_load = []
     for axes, load in zip(grid.flat, loads, strict=True):
         of = chosen.filter(pl.col("load") == load)
-        for level in run.levels:
-            values = of.filter(pl.col("level") == level)["value_ns"].to_numpy()
-            if len(values):
-                # An axis of logarithms has no room for a sample of no time at all.
-                axes.ecdf(np.maximum(values, 1.0), complementary=True, **lined(level))
+        values = {
+            level: np.maximum(of.filter(pl.col("level") == level)["value_ns"].to_numpy(), _LEAST_NS)
+            for level in run.levels
+        }
         if len(loads) > 1:
             axes.set_title(load, fontsize=9)
+        by_load.append((axes, {level: own for level, own in values.items() if len(own)}))
+    return _Panels(figure, by_load, len(chosen))
+
+
+def _ccdf(run: Run, metric: str) -> Picture | None:
+    """The share of the samples above each value, with a mark at each mean: one panel a load."""
+    panels = _panels(run, metric)
+    if not panels:
+        return None
+    figure = panels.figure
+    for axes, values in panels.by_load:
+        for level, own in values.items():
+            axes.ecdf(own, complementary=True, **lined(level))
+            mean = own.mean()
+            colour, marker, _ = LOOKS[level]
+            axes.plot(mean, (own > mean).mean(), color=colour, marker=marker, markersize=5)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(nanoseconds))
         axes.xaxis.set_minor_formatter(NullFormatter())
-    most = len(chosen) / len(run.levels) / len(loads)
-    grid.flat[0].set_ylim(bottom=0.5 / max(most, 1), top=1.2)
-    low, high = grid.flat[0].get_xlim()
+    most = panels.samples / len(run.levels) / len(panels.by_load)
+    first = panels.by_load[0][0]
+    first.set_ylim(bottom=0.5 / max(most, 1), top=1.2)
+    low, high = first.get_xlim()
     if high / low < 20:
-        grid.flat[0].xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5), numticks=99))
+        first.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5), numticks=99))
     what = "late by more than" if kind(metric) is Kind.WAIT else "takes more than"
     figure.supxlabel(f"{metric}: {what}", fontsize=10)
     figure.supylabel("share of the samples", fontsize=10)
-    handles, labels = grid.flat[0].get_legend_handles_labels()
+    handles, labels = first.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=5)
-    return svg(figure, f"{run.study}: {metric}, the whole distribution (CCDF).")
+    return svg(
+        figure,
+        f"{run.study}: {metric}, the whole distribution (CCDF). The marks stand at the means.",
+    )
+
+
+#: Points of a level in one panel; of more samples each panel shows evenly chosen ones.
+_MOST_POINTS = 2000
+
+
+def _raw(run: Run, metric: str) -> Picture | None:
+    """Each sample as it was taken, and each level's median as a line: one panel a load."""
+    panels = _panels(run, metric)
+    if not panels:
+        return None
+    figure = panels.figure
+    for axes, values in panels.by_load:
+        for level, own in values.items():
+            places = np.arange(len(own))[:: -(-len(own) // _MOST_POINTS)]
+            # Thousands of points would make the page large: they are one picture, which cannot take
+            # the page's colour of text.
+            colour = LOOKS[level][0].replace(INK, "#777777")
+            style = {"color": colour, "linestyle": "none", "marker": ".", "markersize": 1}
+            axes.plot(places, own[places], alpha=0.5, rasterized=True, **style)
+            axes.axhline(float(np.median(own)), linewidth=1.2, **lined(level))
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(nanoseconds))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    figure.supxlabel("sample", fontsize=10)
+    figure.supylabel(metric, fontsize=10)
+    handles, labels = panels.by_load[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=5)
+    return svg(figure, f"{run.study}: {metric}, each sample, and the medians as lines.")
 
 
 #: Colours and markers of the groups of metrics in Q-Q plots.

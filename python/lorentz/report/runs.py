@@ -28,12 +28,24 @@ class Run:
     """
 
     study: str
+    #: The name of the machine by `lorentz study --as`; empty if it has none.
+    platform: str
     settings: dict
     environment: dict
     left_out: dict[str, str]
     samples: pl.DataFrame
     records: pl.DataFrame
     sources: list[str]
+
+    @property
+    def name(self) -> str:
+        """The study, with its platform if that has a name: `clocks`, `clocks-guest`."""
+        return f"{self.study}-{self.platform}" if self.platform else self.study
+
+    @property
+    def machine(self) -> str:
+        """The platform's name, to stand beside others."""
+        return self.platform or "unnamed"
 
     @property
     def levels(self) -> list[str]:
@@ -63,12 +75,12 @@ class Run:
 
 
 def read(paths: list[str]) -> list[Run]:
-    """The studies in these files, one for each kind; files of one kind are one study."""
-    by_kind: dict[str, list[Run]] = {}
+    """The studies in these files, one for each kind and platform; files of one are one study."""
+    by_name: dict[str, list[Run]] = {}
     for path in paths:
         run = _read_one(path)
-        by_kind.setdefault(run.study, []).append(run)
-    return [_joined(runs) for runs in by_kind.values()]
+        by_name.setdefault(run.name, []).append(run)
+    return [_joined(runs) for runs in by_name.values()]
 
 
 def _read_one(path: str) -> Run:
@@ -89,9 +101,11 @@ def _read_one(path: str) -> Run:
         raise WrongRunError(f"RUN {path}: its format is {found}; expected {FORMAT}")
     if samples.is_empty():
         raise WrongRunError(f"RUN {path}: it has no records; expected some")
+    settings = json.loads(metadata["settings"])
     return Run(
         study=metadata["study"],
-        settings=json.loads(metadata["settings"]),
+        platform=settings.get("platform") or "",
+        settings=settings,
         environment=json.loads(metadata["environment"]),
         left_out=json.loads(metadata["left_out"]),
         samples=samples.with_columns(value_ns=pl.col("mean_ns") - _asked(metadata["study"])),
@@ -121,7 +135,7 @@ def _joined(runs: list[Run]) -> Run:
             if own != other:
                 raise WrongRunError(
                     f"RUN {run.sources[0]}: its {fact} is {own}, that of {first.sources[0]} "
-                    f"{other}; expected studies of one machine"
+                    f"{other}; expected studies of one machine, or of machines named by --as"
                 )
         parts.append(run.samples.with_columns(round=pl.col("round") + rounds))
         rounds = parts[-1]["round"].max() + 1
@@ -133,6 +147,7 @@ def _joined(runs: list[Run]) -> Run:
         settings[name] = list(dict.fromkeys(one for run in runs for one in run.settings[name]))
     return Run(
         study=first.study,
+        platform=first.platform,
         settings=settings,
         environment=first.environment,
         left_out={level: why for run in runs for level, why in run.left_out.items()},

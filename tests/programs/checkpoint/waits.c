@@ -174,13 +174,14 @@ static void *run(void *data)
 	return NULL;
 }
 
-static void phase(const char *kind, lt_ns begun, void (*next)(void *), void *data)
+/* `next` waits for the timer and returns the number of expiries since the last: more than one after a pause of the machine. */
+static void phase(const char *kind, lt_ns begun, int (*next)(void *), void *data)
 {
 	lt_ns late = 0, off[3] = { 0 };
-	int count = 0;
+	int count = 0, waits = 0;
 	while (lt_now(CLOCK_MONOTONIC) < begun + nominal) {
-		next(data);
-		off[count++ % 3] = (lt_now(CLOCK_MONOTONIC) - begun) % PERIOD;
+		count += next(data);
+		off[waits++ % 3] = (lt_now(CLOCK_MONOTONIC) - begun) % PERIOD;
 		lt_ns least = off[0] < off[1] ? off[0] : off[1];
 		least = off[2] < least ? off[2] : least;
 		late = least > late ? least : late;
@@ -188,9 +189,21 @@ static void phase(const char *kind, lt_ns begun, void (*next)(void *), void *dat
 	lt_emit("phase", ",\"kind\":\"%s\",\"late\":%.9f,\"count\":%d", kind, late / 1e9, count);
 }
 
-static unsigned long long expired;
-static void next_fd(void *data) { if (read(*(int *)data, &expired, 8) != 8) perror("read"); }
-static void next_signal(void *data) { wait_for(*(int *)data); }
+static int next_fd(void *data)
+{
+	unsigned long long expired = 0;
+	if (read(*(int *)data, &expired, sizeof expired) != sizeof expired)
+		perror("read");
+	return (int)expired;
+}
+
+static timer_t signal_timer;
+
+static int next_signal(void *data)
+{
+	wait_for(*(int *)data);
+	return 1 + timer_getoverrun(signal_timer);
+}
 
 static void *repeat_fd(void *unused)
 {
@@ -209,12 +222,11 @@ static void *repeat_signal(void *unused)
 	(void)unused;
 	pthread_barrier_wait(&all);
 	int number = SIGRTMIN + 1;
-	timer_t timer;
 	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = number };
-	timer_create(CLOCK_MONOTONIC, &event, &timer);
+	timer_create(CLOCK_MONOTONIC, &event, &signal_timer);
 	lt_ns begun = lt_now(CLOCK_MONOTONIC);
 	struct itimerspec t = { .it_value = lt_ts(begun + PERIOD), .it_interval = lt_ts(PERIOD) };
-	timer_settime(timer, TIMER_ABSTIME, &t, NULL);
+	timer_settime(signal_timer, TIMER_ABSTIME, &t, NULL);
 	phase("posix_timer", begun, next_signal, &number);
 	return NULL;
 }

@@ -440,11 +440,13 @@ int main(int argc, char **argv)
 	static char names[3 * sizeof waits / sizeof *waits][48];
 	static const char *kinds[] = { "eintr", "restart", "stopcont" };
 	static void (*const fns[])(struct lt *) = { do_eintr, do_restart, do_stopcont };
-	size_t n = 12, k, i;
+	size_t n = 0, named = 0, k, i;
+	while (cases[n].name)
+		n++;
 	for (k = 0; k < 3; k++)
-		for (i = 0; i < sizeof waits / sizeof *waits; i++, n++) {
-			snprintf(names[n - 12], sizeof names[0], "%s:%s", kinds[k], waits[i].name);
-			cases[n] = (struct lt_case){ names[n - 12], fns[k], 0 };
+		for (i = 0; i < sizeof waits / sizeof *waits; i++, n++, named++) {
+			snprintf(names[named], sizeof names[0], "%s:%s", kinds[k], waits[i].name);
+			cases[n] = (struct lt_case){ names[named], fns[k], 0 };
 		}
 	return lt_main(argc, argv, cases);
 }

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use anyhow::Context;
 use lorentz_clock::Rate;
 use lorentz_container::{
-    self as container, check_attachable, Container, Liveness, MonitorKind, NewContainer, StateDir,
-    StateError,
+    self as container, check_attachable, Container, Liveness, MonitorKind, NewContainer, Newcomers,
+    StateDir, StateError,
 };
 use lorentz_control::{ClockOptions, HostNow, WhichClock};
 use lorentz_experiment::Experiment;
 
-use crate::args::{AttachArgs, Exec, RunArgs};
+use crate::args::{AttachArgs, AttachTarget, Exec, RunArgs};
 use crate::print;
 use crate::ready::ReadyFd;
 use crate::root_args::is_interactive;
@@ -22,8 +22,13 @@ use crate::view::View;
 use crate::wrong_input::WrongInput;
 
 pub fn run(args: &RunArgs) -> anyhow::Result<i32> {
-    if args.root.rootfs.is_some() || args.root.bundle.is_some() {
+    if args.root.is_given() {
         return run_as_container(args);
+    }
+    if args.root.newcomers.is_some() {
+        let expected =
+            "expected with --rootfs, --image or --bundle: nobody can enter another container";
+        return Err(WrongInput(format!("--newcomers: {expected}")).into());
     }
     let ready = args.ready_fd.map(ReadyFd::open).transpose()?;
     let state = StateDir::open()?;
@@ -66,6 +71,7 @@ fn run_as_container(args: &RunArgs) -> anyhow::Result<i32> {
     {
         return Err(StateError::NameInUse(name).into());
     }
+    check_newcomers(args.root.newcomers)?;
     let root = args.root.options();
     let bundle = match (&args.root.bundle, &root) {
         (Some(bundle), _) => bundle.clone(),
@@ -77,6 +83,9 @@ fn run_as_container(args: &RunArgs) -> anyhow::Result<i32> {
     command.args(["run", "--as-lorentz", "--bundle"]).arg(&bundle);
     for annotation in options.annotations() {
         command.arg("--annotation").arg(annotation);
+    }
+    if let Some(newcomers) = args.root.newcomers {
+        command.arg("--annotation").arg(format!("lorentz.newcomers={}", newcomers.name()));
     }
     command.arg(&name);
     if root.is_none() && !args.command.is_empty() {
@@ -110,18 +119,29 @@ pub fn exec(args: &Exec) -> anyhow::Result<i32> {
 
 pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
-    let process = check_attachable(&state, args.pid)?;
+    let (pid, engines_name) = match &args.target {
+        AttachTarget::Process(pid) => (*pid, None),
+        AttachTarget::Container(container) => {
+            (container.first_process().map_err(WrongInput)?, Some(container.name()))
+        }
+    };
+    let process = check_attachable(&state, pid)?;
+    let newcomers = newcomers_to(pid, args.newcomers)?;
     let command: Vec<OsString> = vec![process.command().into()];
     let new = NewContainer {
-        name: args.name.as_deref(),
+        name: args.name.as_deref().or(engines_name),
         command: &command,
         kind: MonitorKind::Attach,
         has_programs: false,
     };
+    let tree = args.tree || engines_name.is_some();
     let options = ClockOptions { in_experiment: args.for_experiment, ..args.clock.options.clone() };
-    let made = make(&state, &new, &options)?;
+    let mut made = make(&state, &new, &options)?;
+    if let Some(newcomers) = newcomers {
+        made.set_newcomers(newcomers)?;
+    }
     // The monitor it leaves behind has entered the container by now; this process looks after nothing.
-    let attached = leave(&made, container::attach(args.pid, args.tree, made.clone()))?;
+    let attached = leave(&made, container::attach(pid, tree, made.clone()))?;
     if args.json {
         let view = View::of(&state.container(made.name())?)?;
         print::out_json(&print::clocks_json(&view, view.clock_state()))?;
@@ -130,6 +150,33 @@ pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
         print::out(&format!("{}: in virtual time: {}\n", made.name(), pids.join(" ")))?;
     }
     Ok(0)
+}
+
+/// How the container of an attached process receives newcomers; `None` if nobody can enter it.
+fn newcomers_to(pid: u32, asked: Option<Newcomers>) -> anyhow::Result<Option<Newcomers>> {
+    let is_first = container::is_first_process(pid).unwrap_or(false);
+    match asked {
+        Some(asked) if !is_first => {
+            let asked = asked.name();
+            let expected = "expected the first process of a process id namespace";
+            Err(WrongInput(format!("--newcomers {asked}: process {pid}: {expected}")).into())
+        }
+        asked => {
+            check_newcomers(asked)?;
+            Ok(asked.or(is_first.then_some(Newcomers::Attach)))
+        }
+    }
+}
+
+/// Checks that the kernel allows the watch that the user asks for.
+fn check_newcomers(asked: Option<Newcomers>) -> anyhow::Result<()> {
+    match asked.filter(|asked| *asked != Newcomers::Ignore) {
+        None => Ok(()),
+        Some(asked) => container::check_newcomers().map_err(|error| {
+            let needs = "expected root, or CAP_BPF and CAP_PERFMON ('lorentz doctor')";
+            WrongInput(format!("--newcomers {}: {error}; {needs}", asked.name())).into()
+        }),
+    }
 }
 
 /// The container to run in: a new one, or a place on another's clock.

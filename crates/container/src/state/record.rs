@@ -12,6 +12,8 @@ use lorentz_inject::limits;
 use nix::fcntl::{renameat2, RenameFlags, AT_FDCWD};
 use serde::{Deserialize, Serialize};
 
+use crate::Newcomers;
+
 /// Version of the layout. A record with another version is not read.
 const VERSION: u32 = 1;
 
@@ -136,6 +138,9 @@ pub struct ContainerRecord {
     /// The OCI bundle from which a runtime made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<Bundle>,
+    /// How it receives programs that enter from outside; `None` if nobody can enter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newcomers: Option<Newcomers>,
 }
 
 impl ContainerRecord {
@@ -159,6 +164,7 @@ impl ContainerRecord {
             experiment: None,
             monitors: vec![Monitor::current(kind)?],
             bundle: None,
+            newcomers: None,
         })
     }
 
