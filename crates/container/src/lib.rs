@@ -78,11 +78,11 @@ pub use freeze::{freeze, freeze_at, unfreeze};
 pub use layer::{layer_space, overlay, own_mounts, Layer};
 pub use lifecycle::{attach, exec, monitor_of, run, Attached};
 pub use lorentz_inject::{limits, on_ample_stack, rewritten_sites, NoNewPrivs};
-pub use newcomers::{check_newcomers, is_first_process, Newcomers};
+pub use newcomers::{check_newcomers, is_first_process};
 pub use service_dir::ServiceDir;
 pub use state::{
     is_name, scan_processes, Bundle, Container, ContainerRecord, Liveness, Mechanism, Monitor,
-    MonitorKind, NewContainer, StateDir, STATE_DIR_VARIABLE,
+    MonitorKind, NewContainer, Newcomers, StateDir, STATE_DIR_VARIABLE,
 };
 pub use supervise::{
     connect_to_monitor, hand_over_to_background, start_monitor, MonitorConnection,

@@ -4,50 +4,16 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::str::FromStr;
 
 use lorentz_control::processes::{self, Process};
 use lorentz_inject::{Error, ExecMonitor, LoopTask};
 use lorentz_newcomers::{Membership, NewcomerWatch};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
-use serde::{Deserialize, Serialize};
 
-use crate::{Container, Mechanism};
+use crate::{Container, Mechanism, Newcomers};
 
 pub use lorentz_newcomers::{check as check_newcomers, is_first_process};
-
-/// How a container receives programs that enter it from outside.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Newcomers {
-    /// They come onto the container's clock before their first instruction. One that cannot is ended.
-    Attach,
-    /// They are ended.
-    Refuse,
-    /// They stay in the host's time.
-    Ignore,
-}
-
-impl Newcomers {
-    /// The words of every interface.
-    pub const WORDS: [&str; 3] = ["attach", "refuse", "ignore"];
-
-    /// Its word.
-    pub fn name(self) -> &'static str {
-        Newcomers::WORDS[self as usize]
-    }
-}
-
-impl FromStr for Newcomers {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Newcomers, &'static str> {
-        let all = [Newcomers::Attach, Newcomers::Refuse, Newcomers::Ignore];
-        let found = all.into_iter().find(|one| one.name() == text);
-        found.ok_or("expected attach, refuse or ignore")
-    }
-}
 
 /// A monitor's watch over those who enter its container.
 pub(crate) struct NewcomerTask {
@@ -125,18 +91,5 @@ pub(crate) fn go_on_watching(monitor: &mut ExecMonitor, container: &Container) {
     let programs = container.record().monitors.iter().filter_map(|monitor| monitor.program);
     if let Some(first) = programs.into_iter().next() {
         monitor.program_begins(Pid::from_raw(first as i32));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_policy_has_its_word() {
-        for word in Newcomers::WORDS {
-            assert_eq!(word.parse::<Newcomers>().unwrap().name(), word);
-        }
-        assert_eq!("keep".parse::<Newcomers>(), Err("expected attach, refuse or ignore"));
     }
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use lorentz_control::{processes, Cgroup, CgroupPlace, Clock};
 
-use super::record::{Bundle, Mechanism, Monitor, MonitorKind};
+use super::record::{Bundle, Mechanism, Monitor, MonitorKind, Newcomers};
 use super::{clear, file_error, Container, ContainerRecord, Liveness, StateDir, DOOMED};
-use crate::{Newcomers, StateError};
+use crate::StateError;
 
 impl Container {
     /// Its name.

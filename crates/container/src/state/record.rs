@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::OnceLock;
 
 use lorentz_control::processes::{self, Process};
@@ -11,8 +12,6 @@ use lorentz_control::HostNow;
 use lorentz_inject::limits;
 use nix::fcntl::{renameat2, RenameFlags, AT_FDCWD};
 use serde::{Deserialize, Serialize};
-
-use crate::Newcomers;
 
 /// Version of the layout. A record with another version is not read.
 const VERSION: u32 = 1;
@@ -66,6 +65,38 @@ impl MonitorKind {
             MonitorKind::Restore => "restore",
             MonitorKind::Runtime => "runtime",
         }
+    }
+}
+
+/// How a container receives programs that enter it from outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Newcomers {
+    /// They come onto the container's clock before their first instruction. One that cannot is ended.
+    Attach,
+    /// They are ended.
+    Refuse,
+    /// They stay in the host's time.
+    Ignore,
+}
+
+impl Newcomers {
+    /// The words of every interface.
+    pub const WORDS: [&str; 3] = ["attach", "refuse", "ignore"];
+
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        Newcomers::WORDS[self as usize]
+    }
+}
+
+impl FromStr for Newcomers {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Newcomers, &'static str> {
+        let all = [Newcomers::Attach, Newcomers::Refuse, Newcomers::Ignore];
+        let found = all.into_iter().find(|one| one.name() == text);
+        found.ok_or("expected attach, refuse or ignore")
     }
 }
 
@@ -232,6 +263,14 @@ fn boot_id() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_policy_has_its_word() {
+        for word in Newcomers::WORDS {
+            assert_eq!(word.parse::<Newcomers>().unwrap().name(), word);
+        }
+        assert_eq!("keep".parse::<Newcomers>(), Err("expected attach, refuse or ignore"));
+    }
 
     fn record() -> ContainerRecord {
         ContainerRecord::new("web", vec!["sleep".into(), "1".into()], MonitorKind::Run).unwrap()
