@@ -136,11 +136,12 @@ static int64_t next_step(int64_t now, int64_t delay)
 int main(int argc, char **argv)
 {
 	const int64_t delay = argc > 1 ? atoll(argv[1]) : 20000000;
+	char *requests = argc > 2 ? argv[2] : "10";
 	lorentz_experiment *experiment;
 	lorentz_time_t time;
 	int64_t now;
 
-	start(&nodes[0], "asks", argc > 2 ? argv[2] : "10");
+	start(&nodes[0], "asks", requests);
 	start(&nodes[1], "answers", "");
 	must(lorentz_experiment_create("exchange", NULL, &experiment), "create");
 	for (int i = 0; i < 2; i++)
@@ -148,7 +149,7 @@ int main(int argc, char **argv)
 	must(lorentz_experiment_synchronize(experiment), "synchronize");
 	must(lorentz_time(lorentz_pid(nodes[0].pid), &time), "time");
 	now = time.monotonic_ns;
-	while (waitpid(nodes[0].pid, NULL, WNOHANG) == 0) {
+	while (trips < atoi(requests)) {
 		int64_t step = next_step(now, delay);
 
 		for (int i = 0; i < 2; i++)
@@ -161,8 +162,9 @@ int main(int argc, char **argv)
 		take_lines(1, delay);
 		deliver(now);
 	}
-	kill(nodes[1].pid, SIGTERM);
 	lorentz_experiment_end(experiment);
+	kill(nodes[1].pid, SIGTERM);
+	waitpid(nodes[0].pid, NULL, 0);
 	printf("%d requests over a link of %g ms each took, in virtual time:\n", trips, delay / 1e6);
 	printf("  %.6f ms at least, %.6f ms at most\n", least_ns / 1e6, most_ns / 1e6);
 	return 0;

@@ -59,14 +59,14 @@ def started(experiment: Experiment, name: str, tdf: str, *words: str) -> Node:
     return Node(container, program)
 
 
-def simulate(experiment: Experiment, asks: Node, answers: Node, delay: int) -> None:
-    """Moves both nodes until the one that asks has ended. `delay`: virtual ns."""
+def simulate(experiment: Experiment, asks: Node, answers: Node, delay: int, requests: int) -> None:
+    """Moves both nodes until each request has its answer. `delay`: virtual ns."""
     #: Messages under way: when they arrive (virtual ns), their number, the receiver, the text.
     under_way: list[tuple[int, int, Node, str]] = []
     number = 0
     experiment.synchronize()
     now = asks.container.time().monotonic_ns
-    while asks.program.poll() is None:
+    while len(asks.took) < requests:
         arrival = under_way[0][0] if under_way else now + delay
         step = min(arrival - now, delay)
         for node in (asks, answers):
@@ -95,7 +95,7 @@ def main() -> int:
     with Experiment() as experiment:
         asks = started(experiment, "asks", args.tdf, "asks", str(args.requests))
         answers = started(experiment, "answers", args.tdf, "answers")
-        simulate(experiment, asks, answers, delay)
+        simulate(experiment, asks, answers, delay, args.requests)
         took = sorted(asks.took)
     print(f"{len(took)} requests over a link of {args.delay:g} ms each took, in virtual time:")
     low, high = (each / NANOS_PER_MS for each in (took[0], took[-1]))
