@@ -11,6 +11,7 @@ from framework import lorentz
 from framework.containers import wait
 from framework.running import Inside
 
+pytestmark = pytest.mark.patient
 #: Settings of the image under test for programs.
 SAYS = (
     *("--change", "ENV GREETING=from-the-image"),

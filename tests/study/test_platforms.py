@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from framework.studies import made, metadata, report, rewritten, simulated, study
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.patient, pytest.mark.timeout(300)]
 LEVELS = {"baseline": 0.0, "lorentz": 0.0}
 
 
