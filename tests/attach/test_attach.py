@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import subprocess
 import time
 from pathlib import Path
@@ -292,6 +293,18 @@ def test_a_sandbox_that_refuses_all_ways_is_refused_and_goes_on():
         done = lorentz.call("attach", str(native.pid), "--at", "2038-01-19")
         assert (done.returncode, done.stdout) == (1, "")
         assert "its seccomp filter refuses the monitor's descriptors" in done.stderr
+        seen = len(native.lines(ev="year"))
+        native.wait_for(seen + 2, ev="year")
+        assert not native.lines(ev="year", year=2038)
+
+
+def test_a_process_without_room_for_descriptors_is_refused_and_goes_on():
+    with Native([build.c("process/filtered")]) as native:
+        native.line(ev="ready")
+        resource.prlimit(native.pid, resource.RLIMIT_NOFILE, (3, 3))
+        done = lorentz.call("attach", str(native.pid), "--at", "2038-01-19")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "Too many open files" in done.stderr
         seen = len(native.lines(ev="year"))
         native.wait_for(seen + 2, ev="year")
         assert not native.lines(ev="year", year=2038)

@@ -78,6 +78,23 @@ def test_nothing_is_left_when_the_command_is_killed(podman, image):
         wait(lambda: mounted(podman) == [], "the image stays mounted")
 
 
+def test_what_a_killed_command_left_goes_with_the_next(podman, image, monkeypatch, tmp_path):
+    """It is killed once podman has mounted the image, before there is a container."""
+    real = podman.program
+    script = f'#!/bin/sh\n[ "$2" = inspect ] && exec sleep 1000\nexec {real} "$@"\n'
+    (tmp_path / "podman").write_text(script)
+    (tmp_path / "podman").chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        with Inside("true", options=("--image", image)) as inside:
+            wait(lambda: len(mounted(podman)) == 1, "podman does not mount the image")
+            inside.process.kill()
+            inside.process.wait(timeout=10)
+    assert len(mounted(podman)) == 1
+    assert run(image) == "from-the-image /tmp 2038 0\n"
+    assert mounted(podman) == []
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from framework import lorentz, needs
-from framework.containers import rootfs, wait
+from framework.containers import rootfs, wait_for_watch
 from framework.linked import environment
 from framework.running import Inside
 
@@ -61,22 +61,13 @@ def lxc(tmp_path) -> Lxc:
     return Lxc(tmp_path)
 
 
-def has_watch(name: str) -> bool:
-    fds = [
-        fd
-        for monitor in lorentz.shown(name)["monitors"]
-        for fd in Path(f"/proc/{monitor['pid']}/fd").iterdir()
-    ]
-    return any(str(fd.readlink()) == "anon_inode:bpf_link" for fd in fds)
-
-
 def test_a_container_is_attached_by_its_name_and_lxc_attach_enters_its_clock(lxc):
     with lxc.running("sh", "-c", "sleep 1000 & sleep 1000000"):
         name = f"lxc:{lxc.folder}/{lxc.name}"
         told = lorentz.json_of("attach", name, "--at", AT, "--rate", "100")
         assert told["name"] == lxc.name
         assert len(lorentz.shown(lxc.name)["pids"]) == 2
-        wait(lambda: has_watch(lxc.name), "the monitor does not watch for newcomers")
+        wait_for_watch(lxc.name)
         assert lxc.call("attach", "--", "/bin/date", "+%Y") == "2038\n"
         # A sleep of a minute lasts less than a second.
         assert lxc.call("attach", "--", "/bin/sh", "-c", "sleep 60; date +%Y") == "2038\n"

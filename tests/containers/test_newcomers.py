@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from framework import build, lorentz, needs
-from framework.containers import Bundle, rootfs, wait
+from framework.containers import Bundle, has_watch, rootfs, wait, wait_for_watch
 from framework.running import Inside, Native
 
 SLEEPER = ["sleep", "1000000"]
@@ -25,19 +24,9 @@ def _watch():
     needs.feature("newcomers")
 
 
-def has_watch(name: str) -> bool:
-    """Whether a monitor of the container has the BPF program attached."""
-    for monitor in lorentz.shown(name)["monitors"]:
-        with contextlib.suppress(FileNotFoundError):
-            fds = Path(f"/proc/{monitor['pid']}/fd").iterdir()
-            if any(str(fd.readlink()) == "anon_inode:bpf_link" for fd in fds):
-                return True
-    return False
-
-
 def started(bundle: Bundle) -> Bundle:
     bundle.start()
-    wait(lambda: has_watch(bundle.id), "the monitor does not watch for newcomers")
+    wait_for_watch(bundle.id)
     return bundle
 
 
@@ -140,23 +129,25 @@ def test_a_program_in_the_containers_group_is_inside():
         assert done.stdout == "2038\n", done.stderr
 
 
+def kill_monitor(bundle: Bundle) -> None:
+    [monitor] = lorentz.shown(bundle.id)["monitors"]
+    os.kill(monitor["pid"], signal.SIGKILL)
+    wait(lambda: lorentz.shown(bundle.id)["needs_adopt"], "the monitor does not end")
+
+
 def test_the_new_monitor_of_an_adoption_watches_too():
     with Bundle(SLEEPER, at=AT) as bundle:
         pid = started(bundle).pid()
-        [monitor] = lorentz.shown(bundle.id)["monitors"]
-        os.kill(monitor["pid"], signal.SIGKILL)
-        wait(lambda: lorentz.shown(bundle.id)["needs_adopt"], "the monitor does not end")
+        kill_monitor(bundle)
         lorentz.ok("adopt", bundle.id, "--no-new-privs")
-        wait(lambda: has_watch(bundle.id), "the new monitor does not watch")
+        wait_for_watch(bundle.id)
         assert year(pid) == "2038"
 
 
 def test_a_monitor_that_dies_lets_them_in_at_the_hosts_time():
     with Bundle(SLEEPER, at=AT) as bundle:
         pid = started(bundle).pid()
-        [monitor] = lorentz.shown(bundle.id)["monitors"]
-        os.kill(monitor["pid"], signal.SIGKILL)
-        wait(lambda: lorentz.shown(bundle.id)["needs_adopt"], "the monitor does not end")
+        kill_monitor(bundle)
         assert year(pid) == time.strftime("%Y")
 
 
@@ -190,7 +181,7 @@ def test_an_attached_container_of_another_runtime_receives_them():
             wait(lambda: Path(f"/proc/{first}/comm").read_text() == "sleep\n", "no exec")
             name = f"newcomers-{os.getpid()}"
             lorentz.ok("attach", str(first), "--name", name, "--at", AT)
-            wait(lambda: has_watch(name), "the monitor does not watch for newcomers")
+            wait_for_watch(name)
             assert year(first, "--pid --mount") == "2038"
         finally:
             outer.kill()
@@ -210,9 +201,13 @@ def test_a_running_container_of_podman_is_attached_by_its_name(podman, tmp_path)
         *runc, "run", "-d", "--name", name, "--network=none", podman.image, "sh", "-c", loop
     )
     try:
+        # A child of the engine, and not of the container's first process.
+        podman.call(*runc, "exec", "-d", name, "sleep", "4711")
         done = lorentz.call("attach", f"podman:{name}", "--at", AT, "--rate", "10", env=env)
         assert done.returncode == 0, done.stderr
-        wait(lambda: has_watch(name), "the monitor does not watch for newcomers")
+        commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in lorentz.shown(name)["pids"]]
+        assert "sleep\0004711\0" in commands
+        wait_for_watch(name)
         wait(lambda: "2038" in podman.call("logs", name).stdout, "the container's own program")
         assert podman.call(*runc, "exec", name, "date", "+%Y").stdout == "2038\n"
         begun = time.monotonic()
@@ -227,7 +222,7 @@ def test_podman_exec_and_another_container_in_the_same_process_ids(podman):
     does."""
     with podman.background(*SLEEPER, at=AT) as name:
         full = podman.call("inspect", "--format", "{{.Id}}", name).stdout.strip()
-        wait(lambda: has_watch(full), "the monitor does not watch for newcomers")
+        wait_for_watch(full)
         assert podman.call("exec", name, "date", "+%Y").stdout == "2038\n"
         options = ["--rm", "--network=none", "--pid", f"container:{name}"]
         beside = ["--runtime", needs.tool("runc"), "run", *options, podman.image, "date", "+%Y"]
@@ -266,6 +261,6 @@ def test_run_with_a_root_file_system():
     options = ("--rootfs", str(rootfs()), "--newcomers", "attach")
     with Inside(*SLEEPER, at=AT, options=options) as inside:
         inside.wait_until_shown()
-        wait(lambda: has_watch(inside.name), "the monitor does not watch for newcomers")
+        wait_for_watch(inside.name)
         [first] = inside.programs()
         assert year(first) == "2038"

@@ -216,6 +216,20 @@ def wait(condition, what: str, timeout: float = 10) -> None:
         time.sleep(0.02)
 
 
+def has_watch(name: str) -> bool:
+    """Whether a monitor of the container watches for programs that enter: it has a BPF program."""
+    for monitor in lorentz.shown(name)["monitors"]:
+        with contextlib.suppress(FileNotFoundError):
+            fds = Path(f"/proc/{monitor['pid']}/fd").iterdir()
+            if any(str(fd.readlink()) == "anon_inode:bpf_link" for fd in fds):
+                return True
+    return False
+
+
+def wait_for_watch(name: str) -> None:
+    wait(lambda: has_watch(name), "no monitor watches for newcomers")
+
+
 class Podman:
     """podman with storage of its own, `lorentz-runtime` as its runtime, and one image."""
 

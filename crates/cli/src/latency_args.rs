@@ -38,7 +38,7 @@ pub enum Latency {
 // The measured namespaces and devices.
 #[derive(Args, Debug)]
 pub struct Measure {
-    /// A container of lorentz, podman or docker, a name of 'ip netns', a process id, or a path
+    /// A container of lorentz, podman, docker or LXC, a name of 'ip netns', a process id, or a path
     #[arg(value_name = "CONTAINER|NETNS", required = true)]
     pub targets: Vec<String>,
     /// Outer device, where the containers' stack ends; may be repeated [default: those of the default routes]

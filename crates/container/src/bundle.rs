@@ -1,5 +1,5 @@
-//! Containers with a root file system of their own, for `lorentz run --rootfs` and `--image`. This module makes the bundle for the OCI runtime,
-//! and finds that runtime.
+//! Containers with a root file system of their own, for `lorentz run --rootfs` and `--image`. This module makes the bundle for the
+//! OCI runtime, and finds that runtime.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{bail, Context};
+use lorentz_control::processes::{self, Process};
 use lorentz_inject::limits;
 use nix::mount::{umount2, MntFlags};
 use nix::unistd::{eaccess, AccessFlags};
@@ -32,6 +33,8 @@ const USER_DIR_VARIABLE: &str = "XDG_RUNTIME_DIR";
 const BELOW_STATE: &str = ".runtime";
 /// The file of a bundle with the name of the image that is mounted for it.
 const IMAGE_RECORD: &str = "image";
+/// The file of a bundle with the process that makes it, and becomes the runtime: process id and start time.
+const MAKER: &str = "maker";
 /// The directory of bundles, below the runtime's directory.
 const BUNDLES: &str = ".bundles";
 /// Capabilities of programs that run as root in a container, unless the bundle says otherwise. They are those that engines give.
@@ -206,14 +209,31 @@ pub fn make_bundle(
     let words = words.map(|word| word.map(str::to_string)).collect::<anyhow::Result<Vec<_>>>()?;
     // An unprivileged user outside must be able to reach it. Nothing in it is secret but its config.
     let base = if options.user_namespace { PathBuf::from(DEFAULT_ROOT) } else { runtime_root() };
+    remove_orphans(&base);
     let dir = base.join(BUNDLES).join(name);
     remove_bundle(&dir);
     DirBuilder::new().recursive(true).mode(0o711).create(&dir)?;
+    let me = Process::current()?;
+    fs::write(dir.join(MAKER), format!("{} {}", me.pid, me.start_ticks))?;
     let made = fill_bundle(&dir, name, options.clone(), words);
     if made.is_err() {
         remove_bundle(&dir);
     }
     made.map(|()| dir)
+}
+
+/// Removes the bundles whose maker was killed before the runtime had made a container.
+fn remove_orphans(base: &Path) {
+    for entry in fs::read_dir(base.join(BUNDLES)).into_iter().flatten().flatten() {
+        let maker = fs::read_to_string(entry.path().join(MAKER)).unwrap_or_default();
+        let numbers = maker
+            .split_once(' ')
+            .and_then(|(pid, start)| Some((pid.parse().ok()?, start.parse().ok()?)));
+        let has_maker = numbers.is_none_or(|(pid, start)| processes::is_running(pid, start));
+        if !has_maker && !base.join(entry.file_name()).exists() {
+            remove_bundle(&entry.path());
+        }
+    }
 }
 
 /// Checks that the root file system is there, or has podman pull it.
@@ -316,7 +336,7 @@ pub fn remove_bundle(dir: &Path) {
     if let Ok(name) = fs::read_to_string(dir.join(IMAGE_RECORD)) {
         image::unmount(&name);
     }
-    for file in ["config.json", IMAGE_RECORD] {
+    for file in ["config.json", MAKER, IMAGE_RECORD] {
         let _ = fs::remove_file(dir.join(file));
     }
     let _ = fs::remove_dir(dir);

@@ -13,7 +13,7 @@ enum Engine {
 }
 
 impl Engine {
-    const ALL: [Engine; 3] = [Engine::Docker, Engine::Podman, Engine::Lxc];
+    const ALL: [Engine; 3] = [Engine::Podman, Engine::Docker, Engine::Lxc];
 
     fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,10 @@ impl Engine {
                 }
                 command.args(["--name", last(container), "--pid", "--no-humanize"])
             }
-            _ => command.args(["inspect", "--format", "{{.State.Pid}}", "--", container]),
+            _ => {
+                let format = ["container", "inspect", "--format", "{{.State.Pid}}", "--"];
+                command.args(format).arg(container)
+            }
         };
         command
     }
@@ -55,6 +58,12 @@ pub struct ForeignContainer {
 }
 
 impl ForeignContainer {
+    /// Returns the first process of the container that one of the engines knows as `name`.
+    pub fn first_process_named(name: &str) -> Option<u32> {
+        let of = |engine| ForeignContainer { engine, name: name.to_string() };
+        Engine::ALL.into_iter().find_map(|engine| of(engine).first_process().ok())
+    }
+
     /// Its name, without its engine and directory.
     pub fn name(&self) -> &str {
         last(&self.name)

@@ -76,7 +76,7 @@ pub use engine::ForeignContainer;
 pub use error::{launch_status, AttachRefused, LaunchError, StateError};
 pub use freeze::{freeze, freeze_at, unfreeze};
 pub use layer::{layer_space, overlay, own_mounts, Layer};
-pub use lifecycle::{attach, exec, monitor_of, run, Attached};
+pub use lifecycle::{attach, exec, monitor_of, run, AttachReach, Attached};
 pub use lorentz_inject::{limits, on_ample_stack, rewritten_sites, NoNewPrivs};
 pub use newcomers::{check_newcomers, is_first_process};
 pub use service_dir::ServiceDir;

@@ -1,7 +1,7 @@
 //! The lifecycle of a container: starting its programs, supervising them, and clearing up after them.
 
 use std::ffi::{CString, OsString};
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -19,6 +19,18 @@ use crate::background::{self, close_standard_streams};
 use crate::clock_watch::ClockWatch;
 use crate::newcomers::NewcomerTask;
 use crate::{skip, time_namespace, Container, Mechanism, MonitorKind};
+
+/// The processes that an attach brings in beside the one it is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AttachReach {
+    /// None.
+    Process,
+    /// Its descendants.
+    Descendants,
+    /// Its descendants, and all processes of its process id namespace: those of a container that another engine has executed in it
+    /// are children of the engine.
+    PidNamespace,
+}
 
 /// The processes that an attach has brought into virtual time.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -230,13 +242,13 @@ fn hand_over(
     })
 }
 
-/// Brings the running process `pid` into virtual time, with its descendants if `tree`. A process in the background supervises it
+/// Brings the running process `pid` into virtual time, with the others that `reach` names. A process in the background supervises it
 /// from then on.
 ///
 /// # Errors
 ///
 /// If the process may not be traced, or cannot be brought in. Processes that were brought in before it stay so.
-pub fn attach(pid: u32, tree: bool, container: Container) -> anyhow::Result<Attached> {
+pub fn attach(pid: u32, reach: AttachReach, container: Container) -> anyhow::Result<Attached> {
     let (answer, report) = pipe()?;
     // SAFETY: one thread.
     match unsafe { fork() }? {
@@ -254,7 +266,7 @@ pub fn attach(pid: u32, tree: bool, container: Container) -> anyhow::Result<Atta
         }
         ForkResult::Child => {
             drop(answer);
-            let status = match attach_and_stay(pid, tree, &container, File::from(report)) {
+            let status = match attach_and_stay(pid, reach, &container, File::from(report)) {
                 Ok(()) => 0,
                 Err(_) => 1,
             };
@@ -266,13 +278,13 @@ pub fn attach(pid: u32, tree: bool, container: Container) -> anyhow::Result<Atta
 
 fn attach_and_stay(
     pid: u32,
-    tree: bool,
+    reach: AttachReach,
     container: &Container,
     mut report: File,
 ) -> anyhow::Result<()> {
     let _ = setsid();
     let container = container.enter(MonitorKind::Attach)?;
-    match bring_in(pid, tree, &container) {
+    match bring_in(pid, reach, &container) {
         Ok((mut monitor, pids)) => {
             let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
             report.write_all(format!("ok {}", pids.join(" ")).as_bytes())?;
@@ -292,22 +304,20 @@ fn attach_and_stay(
 
 fn bring_in(
     pid: u32,
-    tree: bool,
+    reach: AttachReach,
     container: &Container,
 ) -> anyhow::Result<(ExecMonitor, Vec<u32>)> {
     let mut monitor = monitor_of(container)?;
     monitor.attach(Pid::from_raw(pid as i32))?;
     let mut done = vec![pid];
     let mut tried = vec![pid];
-    if tree {
-        // Repeats until a look finds no new process: a process that is not in yet may have started another.
-        while let Some(child) = next_outside(pid, &tried)? {
-            tried.push(child);
-            match monitor.attach(Pid::from_raw(child as i32)) {
-                Ok(()) => done.push(child),
-                Err(_) if processes::has_left_real_time(child) => {}
-                Err(error) => eprintln!("lorentz: {error}: it stays in real time"),
-            }
+    // Repeats until a look finds no new process: a process that is not in yet may have started another.
+    while let Some(other) = next_outside(pid, reach, &tried)? {
+        tried.push(other);
+        match monitor.attach(Pid::from_raw(other as i32)) {
+            Ok(()) => done.push(other),
+            Err(_) if processes::has_left_real_time(other) => {}
+            Err(error) => eprintln!("lorentz: {error}: it stays in real time"),
         }
     }
     monitor.program_begins(Pid::from_raw(pid as i32));
@@ -316,13 +326,20 @@ fn bring_in(
     Ok((monitor, done))
 }
 
-/// Returns a descendant of `pid` that is not in virtual time and has not been tried yet.
-fn next_outside(pid: u32, tried: &[u32]) -> io::Result<Option<u32>> {
+/// Returns a process that `reach` takes in with `pid`, is not in virtual time and has not been tried yet.
+fn next_outside(pid: u32, reach: AttachReach, tried: &[u32]) -> io::Result<Option<u32>> {
     let all = processes::all()?;
-    let outside = |child: &&&Process| {
-        !tried.contains(&child.pid)
-            && !child.has_ended()
-            && processes::clock_of(child.pid).is_none()
+    let mut members = match reach {
+        AttachReach::Process => Vec::new(),
+        _ => processes::descendants(&all, pid),
     };
-    Ok(processes::descendants(&all, pid).iter().find(outside).map(|child| child.pid))
+    if reach == AttachReach::PidNamespace {
+        let namespace = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let own = namespace(pid);
+        members.extend(all.iter().filter(|one| own.is_some() && namespace(one.pid) == own));
+    }
+    let outside = |one: &&&Process| {
+        !tried.contains(&one.pid) && !one.has_ended() && processes::clock_of(one.pid).is_none()
+    };
+    Ok(members.iter().find(outside).map(|one| one.pid))
 }

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 
 use lorentz_container::{
-    attach, check_attachable, Container, Mechanism, MonitorKind, NewContainer, StateDir, StateError,
+    attach, check_attachable, AttachReach, Container, Mechanism, MonitorKind, NewContainer,
+    StateDir, StateError,
 };
 use lorentz_control::{CgroupPlace, ClockOptions, HostNow, WhichClock};
 
@@ -44,7 +45,7 @@ fn attach_process(state: &StateDir, pid: u32) -> anyhow::Result<Container> {
         anyhow::bail!("a clock of its own was expected");
     };
     let mut container = state.create(&new, &settings)?;
-    let attached = attach(pid, true, container.clone());
+    let attached = attach(pid, AttachReach::Descendants, container.clone());
     let brought = attached.and_then(|attached| give_cgroup(&mut container, attached.pids));
     container.leave()?;
     brought?;

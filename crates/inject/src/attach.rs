@@ -145,6 +145,9 @@ impl StoppedProcess {
             let (files, _) = monitor.injection_parts();
             let fds = match borrowed.receive_files(scratch, files) {
                 Ok(fds) => Some(fds),
+                Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                    return Err(refused(error))
+                }
                 // A sandbox that refuses sockets may let the filter's own call through.
                 Err(_) if lets_ask_monitor(&borrowed) => None,
                 Err(error) => {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum PacketsError {
     /// No container or namespace has that name.
-    #[error("{0}: no such container or network namespace; expected a running container of lorentz, podman or docker, \
+    #[error("{0}: no such container or network namespace; expected a running container of lorentz, podman, docker or LXC, \
              a name of 'ip netns', the number of a process, or a path such as /proc/1/ns/net")]
     NoSuchNamespace(String),
     /// The namespace exists but cannot be entered.

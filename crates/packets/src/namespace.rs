@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::{mem, thread};
 
 use nix::sched::{setns, CloneFlags};
@@ -17,8 +16,6 @@ use crate::error::PacketsError;
 const SO_NETNS_COOKIE: libc::c_int = 71;
 /// Directory of the names of `ip netns`.
 const NAMED_NAMESPACES: &str = "/run/netns";
-/// Container engines that we ask for a container's first process, in this order.
-const CONTAINER_ENGINES: [&str; 2] = ["podman", "docker"];
 
 /// A network namespace that is to be watched.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,7 +33,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Finds the namespace called `name`: a process id, a path, a name of `ip netns`, or a container of podman or docker.
+    /// Finds the namespace called `name`: a process id, a path, or a name of `ip netns`.
     ///
     /// # Errors
     ///
@@ -49,12 +46,9 @@ impl Namespace {
             return Namespace::at(name, Path::new(name), None);
         }
         let named = Path::new(NAMED_NAMESPACES).join(name);
-        if named.exists() {
-            return Namespace::at(name, &named, None);
-        }
-        match CONTAINER_ENGINES.iter().find_map(|engine| process_of_container(engine, name)) {
-            Some(pid) => Namespace::of_process(name, pid),
-            None => Err(PacketsError::NoSuchNamespace(name.into())),
+        match named.exists() {
+            true => Namespace::at(name, &named, None),
+            false => Err(PacketsError::NoSuchNamespace(name.into())),
         }
     }
 
@@ -134,14 +128,6 @@ pub(crate) fn cookie_here() -> io::Result<u64> {
     };
     nix::errno::Errno::result(done)?;
     Ok(cookie)
-}
-
-/// Returns the first process of `container`, if `engine` knows the container and it runs.
-fn process_of_container(engine: &str, container: &str) -> Option<u32> {
-    let format = ["container", "inspect", "--format", "{{.State.Pid}}", "--"];
-    let output = Command::new(engine).args(format).arg(container).output().ok()?;
-    let pid = String::from_utf8(output.stdout).ok()?.trim().parse().ok()?;
-    (output.status.success() && pid > 0).then_some(pid)
 }
 
 /// An outer device: a device of this process's network namespace at which a container's stack ends.

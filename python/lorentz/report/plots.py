@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import matplotlib
@@ -14,6 +15,7 @@ import numpy as np
 import polars as pl
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from scipy import stats
@@ -218,12 +220,19 @@ class _Panels:
     """A figure with a panel for each load, all of one scale."""
 
     figure: Figure
-    #: The axes of each load, and there the samples of each level, ns, as they were taken.
-    by_load: list[tuple[Axes, dict[str, np.ndarray]]]
+    axes: list[Axes]
     samples: int
 
+    def picture(self, xlabel: str, ylabel: str, caption: str) -> Picture:
+        self.figure.supxlabel(xlabel, fontsize=10)
+        self.figure.supylabel(ylabel, fontsize=10)
+        handles, labels = self.axes[0].get_legend_handles_labels()
+        self.figure.legend(handles, labels, loc="outside upper center", ncols=5)
+        return svg(self.figure, caption)
 
-def _panels(run: Run, metric: str) -> _Panels | None:
+
+def _panels(run: Run, metric: str, draw: Callable[[Axes, str, np.ndarray], None]) -> _Panels | None:
+    """Has `draw` draw the samples of each level, ns, as they were taken: one panel a load."""
     chosen = run.samples.filter(pl.col("metric") == metric)
     there = set(chosen["load"])
     loads = [load for load in run.loads if load in there]
@@ -238,48 +247,48 @@ def _panels(run: Run, metric: str) -> _Panels | None:
         sharex=True,
         sharey=True,
     )
-    by_load = []
     for axes, load in zip(grid.flat, loads, strict=True):
         of = chosen.filter(pl.col("load") == load)
-        values = {
-            level: np.maximum(of.filter(pl.col("level") == level)["value_ns"].to_numpy(), _LEAST_NS)
-            for level in run.levels
-        }
+        for level in run.levels:
+            values = of.filter(pl.col("level") == level)["value_ns"].to_numpy()
+            if len(values):
+                draw(axes, level, np.maximum(values, _LEAST_NS))
         if len(loads) > 1:
             axes.set_title(load, fontsize=9)
-        by_load.append((axes, {level: own for level, own in values.items() if len(own)}))
-    return _Panels(figure, by_load, len(chosen))
+    return _Panels(figure, list(grid.flat), len(chosen))
+
+
+def _in_nanoseconds(axis: Axis) -> None:
+    axis.set_major_formatter(FuncFormatter(nanoseconds))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _ccdf(run: Run, metric: str) -> Picture | None:
-    """The share of the samples above each value, with a mark at each mean: one panel a load."""
-    panels = _panels(run, metric)
+    """The share of the samples above each value, and a mark at each mean."""
+
+    def draw(axes: Axes, level: str, values: np.ndarray) -> None:
+        axes.ecdf(values, complementary=True, **lined(level))
+        mean = values.mean()
+        colour, marker, _ = LOOKS[level]
+        axes.plot(mean, (values > mean).mean(), color=colour, marker=marker, markersize=5)
+
+    panels = _panels(run, metric, draw)
     if not panels:
         return None
-    figure = panels.figure
-    for axes, values in panels.by_load:
-        for level, own in values.items():
-            axes.ecdf(own, complementary=True, **lined(level))
-            mean = own.mean()
-            colour, marker, _ = LOOKS[level]
-            axes.plot(mean, (own > mean).mean(), color=colour, marker=marker, markersize=5)
+    for axes in panels.axes:
         axes.set_xscale("log")
         axes.set_yscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(nanoseconds))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    most = panels.samples / len(run.levels) / len(panels.by_load)
-    first = panels.by_load[0][0]
+        _in_nanoseconds(axes.xaxis)
+    most = panels.samples / len(run.levels) / len(panels.axes)
+    first = panels.axes[0]
     first.set_ylim(bottom=0.5 / max(most, 1), top=1.2)
     low, high = first.get_xlim()
     if high / low < 20:
         first.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5), numticks=99))
     what = "late by more than" if kind(metric) is Kind.WAIT else "takes more than"
-    figure.supxlabel(f"{metric}: {what}", fontsize=10)
-    figure.supylabel("share of the samples", fontsize=10)
-    handles, labels = first.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=5)
-    return svg(
-        figure,
+    return panels.picture(
+        f"{metric}: {what}",
+        "share of the samples",
         f"{run.study}: {metric}, the whole distribution (CCDF). The marks stand at the means.",
     )
 
@@ -289,28 +298,25 @@ _MOST_POINTS = 2000
 
 
 def _raw(run: Run, metric: str) -> Picture | None:
-    """Each sample as it was taken, and each level's median as a line: one panel a load."""
-    panels = _panels(run, metric)
+    """Each sample as it was taken, and each level's median as a line."""
+
+    def draw(axes: Axes, level: str, values: np.ndarray) -> None:
+        places = np.arange(len(values))[:: -(-len(values) // _MOST_POINTS)]
+        # Thousands of points would make the page large: they are one picture, which cannot take the
+        # page's colour of text.
+        colour = LOOKS[level][0].replace(INK, "#777777")
+        style = {"color": colour, "linestyle": "none", "marker": ".", "markersize": 1}
+        axes.plot(places, values[places], alpha=0.5, rasterized=True, **style)
+        axes.axhline(float(np.median(values)), linewidth=1.2, **lined(level))
+
+    panels = _panels(run, metric, draw)
     if not panels:
         return None
-    figure = panels.figure
-    for axes, values in panels.by_load:
-        for level, own in values.items():
-            places = np.arange(len(own))[:: -(-len(own) // _MOST_POINTS)]
-            # Thousands of points would make the page large: they are one picture, which cannot take
-            # the page's colour of text.
-            colour = LOOKS[level][0].replace(INK, "#777777")
-            style = {"color": colour, "linestyle": "none", "marker": ".", "markersize": 1}
-            axes.plot(places, own[places], alpha=0.5, rasterized=True, **style)
-            axes.axhline(float(np.median(own)), linewidth=1.2, **lined(level))
+    for axes in panels.axes:
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(FuncFormatter(nanoseconds))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    figure.supxlabel("sample", fontsize=10)
-    figure.supylabel(metric, fontsize=10)
-    handles, labels = panels.by_load[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=5)
-    return svg(figure, f"{run.study}: {metric}, each sample, and the medians as lines.")
+        _in_nanoseconds(axes.yaxis)
+    caption = f"{run.study}: {metric}, each sample, and the medians as lines."
+    return panels.picture("sample", metric, caption)
 
 
 #: Colours and markers of the groups of metrics in Q-Q plots.

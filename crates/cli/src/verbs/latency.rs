@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use lorentz_container::{Container, StateDir};
+use lorentz_container::{Container, ForeignContainer, StateDir};
 use lorentz_packets::{
     aggregate, correct, json_line, prometheus, Audience, Counters, LatencyMethod, Namespace,
     OuterDevice, Packet, PacketsError, Rule, Service, SocketLocation, ToVirtual, Watched, Watcher,
@@ -79,7 +79,13 @@ fn find(name: &str) -> anyhow::Result<(Namespace, Option<ToVirtual>)> {
         |container: &Container| -> Option<u32> { Some(container.processes().ok()?.first()?.pid) };
     let namespace = match of_lorentz.as_ref().and_then(first) {
         Some(pid) => Namespace::of_process(name, pid)?,
-        None => Namespace::find(name)?,
+        None => match Namespace::find(name) {
+            Err(unknown @ PacketsError::NoSuchNamespace(_)) => {
+                let pid = ForeignContainer::first_process_named(name).ok_or(unknown)?;
+                Namespace::of_process(name, pid)?
+            }
+            found => found?,
+        },
     };
     let by_process = || state.find(&namespace.process?.to_string()).ok();
     let clock = of_lorentz.or_else(by_process).and_then(|container| container.clock().ok());

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use lorentz_clock::Rate;
 use lorentz_container::{
-    self as container, check_attachable, Container, Liveness, MonitorKind, NewContainer, Newcomers,
-    StateDir, StateError,
+    self as container, check_attachable, AttachReach, Container, Liveness, MonitorKind,
+    NewContainer, Newcomers, StateDir, StateError,
 };
 use lorentz_control::{ClockOptions, HostNow, WhichClock};
 use lorentz_experiment::Experiment;
@@ -134,14 +134,19 @@ pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
         kind: MonitorKind::Attach,
         has_programs: false,
     };
-    let tree = args.tree || engines_name.is_some();
+    let reach = match (engines_name.is_some(), args.tree) {
+        // A container in the host's process id namespace has no other processes to itself.
+        (true, _) if container::is_first_process(pid)? => AttachReach::PidNamespace,
+        (true, _) | (false, true) => AttachReach::Descendants,
+        (false, false) => AttachReach::Process,
+    };
     let options = ClockOptions { in_experiment: args.for_experiment, ..args.clock.options.clone() };
     let mut made = make(&state, &new, &options)?;
     if let Some(newcomers) = newcomers {
         made.set_newcomers(newcomers)?;
     }
     // The monitor it leaves behind has entered the container by now; this process looks after nothing.
-    let attached = leave(&made, container::attach(pid, tree, made.clone()))?;
+    let attached = leave(&made, container::attach(pid, reach, made.clone()))?;
     if args.json {
         let view = View::of(&state.container(made.name())?)?;
         print::out_json(&print::clocks_json(&view, view.clock_state()))?;
