@@ -19,7 +19,7 @@ LOOKS = PROGRAMS / "checkpoint" / "clocks.py"
 CPU = {"PROCESS_CPUTIME_ID", "THREAD_CPUTIME_ID"}
 #: Upper bound of the difference between the last look before and the first after: a period, two
 #: looks and the work of the kernel, real s.
-STEP = 0.1
+STEP = 0.5
 #: Seconds between checkpoint and restore.
 AWAY = 3.0
 
@@ -110,9 +110,10 @@ def test_cpu_clocks_go_on_in_a_second_life_too(tmp_path):
 def test_wall_host_moves_the_wall_clock_alone(tmp_path):
     inside, restored = over(tmp_path, AWAY, "--wall", "host")
     with restored:
-        restored.wait_for(4, ev="look")
+        restored.wait_for(2, ev="look", thread="first")
         before = last_look(inside.lines(), "first")
-        after = restored.lines(ev="look", thread="first")[0].data
+        # It may have read the clocks for the first line before the checkpoint.
+        after = restored.lines(ev="look", thread="first")[1].data
         assert AWAY < after["REALTIME"] - before["REALTIME"] < AWAY + 2
         assert after["MONOTONIC"] - before["MONOTONIC"] < STEP
         assert abs(after["REALTIME"] - time.time()) < 2

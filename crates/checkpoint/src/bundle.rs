@@ -8,7 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use lorentz_container::{monitor_of, Bundle, Container, MonitorKind, NewContainer, StateDir};
+use lorentz_container::{
+    monitor_of, Bundle, Container, MonitorKind, NewContainer, Newcomers, StateDir,
+};
 use lorentz_control::{number_inside, Cgroup, CgroupPlace};
 use lorentz_inject::ExecMonitor;
 use rust_criu::rust_criu_protobuf::rpc::{Criu_opts, Ext_mount_map};
@@ -169,7 +171,8 @@ impl<'a> BundleRestore<'a> {
         self.plan.checkpoint()
     }
 
-    /// Restores the container under the name `name`. `enter` puts a process into its control groups; `own_group` says whether none of
+    /// Restores the container under the name `name`. The bundle stands in its record from the first moment, and how it receives
+    /// newcomers: whoever finds a container that was left half made knows whose it is. `enter` puts a process into its control groups; `own_group` says whether none of
     /// these has a freezer of version 2. The caller must have one thread only.
     ///
     /// # Errors
@@ -179,7 +182,7 @@ impl<'a> BundleRestore<'a> {
         &self,
         state: &StateDir,
         name: &str,
-        bundle: Bundle,
+        (bundle, newcomers): (&Bundle, Newcomers),
         own_group: bool,
         enter: &dyn Fn(u32) -> anyhow::Result<()>,
     ) -> anyhow::Result<RestoredBundle> {
@@ -187,11 +190,12 @@ impl<'a> BundleRestore<'a> {
         let new = NewContainer {
             name: Some(name),
             command: &command,
-            kind: MonitorKind::Runtime,
-            has_programs: false,
+            bundle: Some(bundle),
+            newcomers: Some(newcomers),
+            ..NewContainer::monitored_by(MonitorKind::Runtime)
         };
         let mut container = state.create_from(&new, &self.plan.clock()?)?;
-        match self.bring_back(&mut container, bundle, own_group, enter) {
+        match self.bring_back(&mut container, own_group, enter) {
             Ok((monitor, pid)) => Ok(RestoredBundle { container, monitor, pid }),
             Err(error) => {
                 remove(&container);
@@ -203,11 +207,9 @@ impl<'a> BundleRestore<'a> {
     fn bring_back(
         &self,
         container: &mut Container,
-        bundle: Bundle,
         own_group: bool,
         enter: &dyn Fn(u32) -> anyhow::Result<()>,
     ) -> anyhow::Result<(ExecMonitor, u32)> {
-        container.set_bundle(bundle)?;
         if own_group {
             container.make_cgroup(CgroupPlace::Top)?;
         }

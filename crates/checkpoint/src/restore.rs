@@ -243,8 +243,8 @@ impl<'a> Plan<'a> {
         let new = NewContainer {
             name: Some(self.name()),
             command: &command,
-            kind: MonitorKind::Restore,
             has_programs: true,
+            ..NewContainer::monitored_by(MonitorKind::Restore)
         };
         let mut container = state.create_from(&new, &self.clock()?)?;
         match self.bring_back(&mut container) {

@@ -174,8 +174,8 @@ mod tests {
         let state = StateDir::at(dir.path()).unwrap();
         let settings = ClockOptions::default().settings(&HostNow::read().unwrap()).unwrap();
         let create = |name| {
-            let kind = MonitorKind::Run;
-            let new = NewContainer { name: Some(name), command: &[], kind, has_programs: false };
+            let new =
+                NewContainer { name: Some(name), ..NewContainer::monitored_by(MonitorKind::Run) };
             state.create(&new, &settings).unwrap()
         };
         let (first, second) = (create("first"), create("second"));

@@ -32,8 +32,7 @@ impl Place {
         let new = NewContainer {
             name: Some(name),
             command: &command,
-            kind: MonitorKind::Run,
-            has_programs: false,
+            ..NewContainer::monitored_by(MonitorKind::Run)
         };
         let settings = options.settings(&HostNow::read().unwrap()).unwrap();
         self.state.create(&new, &settings).unwrap()

@@ -100,8 +100,8 @@ impl BatchMonitor {
         let new = NewContainer {
             name: Some(name),
             command: batch.command,
-            kind: MonitorKind::Run,
             has_programs: true,
+            ..NewContainer::monitored_by(MonitorKind::Run)
         };
         let mut container = state.create(&new, batch.settings)?;
         let begun = self.begin(&mut container, batch, words, joins);

@@ -22,8 +22,7 @@
 //!
 //! let dir = tempfile::tempdir()?;
 //! let state = StateDir::at(dir.path())?;
-//! let (command, kind) = (["sleep".into()], MonitorKind::Run);
-//! let new = NewContainer { name: Some("web"), command: &command, kind, has_programs: false };
+//! let new = NewContainer { name: Some("web"), ..NewContainer::monitored_by(MonitorKind::Run) };
 //! let container = state.create(&new, &asked.settings(&host)?)?;
 //!
 //! let reading = state.container("web")?.clock()?.reading();

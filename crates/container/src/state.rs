@@ -64,6 +64,24 @@ pub struct NewContainer<'a> {
     pub kind: MonitorKind,
     /// Whether the calling process starts programs in it, which then get a control group of their own.
     pub has_programs: bool,
+    /// The OCI bundle by which an OCI runtime knows it.
+    pub bundle: Option<&'a Bundle>,
+    /// How it receives programs that enter from outside.
+    pub newcomers: Option<Newcomers>,
+}
+
+impl NewContainer<'_> {
+    /// A container with a made-up name and no command, whose first monitor is of this kind.
+    pub fn monitored_by(kind: MonitorKind) -> Self {
+        NewContainer {
+            name: None,
+            command: &[],
+            kind,
+            has_programs: false,
+            bundle: None,
+            newcomers: None,
+        }
+    }
 }
 
 /// A container: its directory, and its record as of the last look.
@@ -243,6 +261,8 @@ impl StateDir {
             let mut record = ContainerRecord::new(&name, command, new.kind)?;
             record.clock_of = clock_of.map(str::to_string);
             record.mechanism = mechanism;
+            record.bundle = new.bundle.cloned();
+            record.newcomers = new.newcomers;
             let path = dir.join(RECORD);
             let mut note = |group: &Cgroup| {
                 record.cgroup = Some(group.path().to_path_buf());

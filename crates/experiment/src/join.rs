@@ -34,12 +34,7 @@ fn with_cgroup(mut container: Container) -> anyhow::Result<Container> {
 fn attach_process(state: &StateDir, pid: u32) -> anyhow::Result<Container> {
     let process = check_attachable(state, pid)?;
     let command: Vec<OsString> = vec![process.command().into()];
-    let new = NewContainer {
-        name: None,
-        command: &command,
-        kind: MonitorKind::Attach,
-        has_programs: false,
-    };
+    let new = NewContainer { command: &command, ..NewContainer::monitored_by(MonitorKind::Attach) };
     let options = ClockOptions { in_experiment: true, ..ClockOptions::default() };
     let WhichClock::New(settings) = options.which(&HostNow::read()?)? else {
         anyhow::bail!("a clock of its own was expected");

@@ -253,8 +253,7 @@ fn make_clock(state: &StateDir, plan: &NetworkPlan, host: &HostNow) -> anyhow::R
     let new = NewContainer {
         name: Some(&plan.name),
         command: &words,
-        kind: MonitorKind::Run,
-        has_programs: false,
+        ..NewContainer::monitored_by(MonitorKind::Run)
     };
     Ok(state.create(&new, &clock_settings(&plan.clock, host)?)?)
 }
@@ -442,8 +441,8 @@ fn start_node(
         let new = NewContainer {
             name: Some(&name),
             command: &command,
-            kind: MonitorKind::Run,
             has_programs: true,
+            ..NewContainer::monitored_by(MonitorKind::Run)
         };
         let clock = node.clock.or(&plan.clock);
         let made = if plan.rounds {

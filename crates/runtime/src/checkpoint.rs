@@ -15,11 +15,14 @@ use lorentz_checkpoint::{
     checkpoint_bundle, BundleMount, BundleParts, BundleRestore, CheckpointOptions, RestoreOptions,
     RestoredBundle,
 };
-use lorentz_container::{connect_to_monitor, hand_over_to_background, unfreeze, Bundle, StateDir};
+use lorentz_container::{
+    connect_to_monitor, hand_over_to_background, unfreeze, Bundle, Newcomers, StateDir,
+};
 use lorentz_control::HostNow;
 
 use crate::args::{CheckpointArgs, RestoreArgs};
 use crate::config::{Config, Time};
+use crate::create::bundle;
 use crate::lifecycle;
 use crate::resources;
 use crate::runtime_dir::RuntimeDir;
@@ -112,17 +115,10 @@ pub fn restore(runtime_dir: &RuntimeDir, args: &RestoreArgs) -> anyhow::Result<i
     let parts = outside.parts(args.work_path.as_deref());
     let plan = BundleRestore::check(&args.image_path, &options, parts, &root)?;
     make_dir(runtime_dir, id)?;
-    let bundle = Bundle {
-        id: id.to_string(),
-        root: runtime_dir.root.clone(),
-        pod: wanted.pod.clone(),
-        asked: wanted.text.clone(),
-        paused_clock: false,
-    };
+    let bundle = bundle(runtime_dir, id, &wanted);
     let names = [wanted.name.as_deref(), Some(id)];
     let restored = describe(runtime_dir, id, &config).and_then(|tasks| {
-        let mut restored = bring_back(&plan, &tasks, &config, names, bundle)?;
-        restored.container.set_newcomers(wanted.newcomers)?;
+        let restored = bring_back(&plan, &tasks, &config, names, (&bundle, wanted.newcomers))?;
         if let Some(rate) = wanted.restored_rate {
             restored.container.clock()?.dilate(rate)?;
         }
@@ -172,7 +168,7 @@ fn bring_back(
     tasks: &Tasks,
     config: &Config,
     names: [Option<&str>; 2],
-    bundle: Bundle,
+    known: (&Bundle, Newcomers),
 ) -> anyhow::Result<RestoredBundle> {
     let state = StateDir::open()?;
     // Two lives of one checkpoint cannot both have the name in the annotations.
@@ -193,7 +189,7 @@ fn bring_back(
         })?)
     };
     let has_freezer = matches!(get_cgroup_setup(), Ok(CgroupSetup::Unified));
-    plan.restore(&state, name, bundle, !has_freezer, &enter)
+    plan.restore(&state, name, known, !has_freezer, &enter)
 }
 
 fn resources_of(spec: &Spec) -> LinuxResources {

@@ -158,13 +158,15 @@ fn clocked(
     let state = StateDir::open()?;
     let name = wanted.name.as_deref().unwrap_or(id);
     let command = config.command();
+    let bundle = bundle(runtime_dir, id, wanted);
     let new = NewContainer {
         name: Some(name),
         command: &command,
-        kind: MonitorKind::Runtime,
-        has_programs: false,
+        bundle: Some(&bundle),
+        newcomers: Some(wanted.newcomers),
+        ..NewContainer::monitored_by(MonitorKind::Runtime)
     };
-    let mut container = match (which, of_pod(&state, wanted)?) {
+    let container = match (which, of_pod(&state, wanted)?) {
         (WhichClock::Of(owner), _) => {
             let owner = state.find(owner).context("lorentz.clock")?;
             state.join(&new, owner.name())?
@@ -172,15 +174,18 @@ fn clocked(
         (WhichClock::New(_), Some(owner)) => state.join(&new, &owner)?,
         (WhichClock::New(settings), None) => state.create(&new, settings)?,
     };
-    container.set_newcomers(wanted.newcomers)?;
-    container.set_bundle(Bundle {
+    Ok(container)
+}
+
+/// The bundle of container `id` as its record has it.
+pub fn bundle(runtime_dir: &RuntimeDir, id: &str, wanted: &Wanted) -> Bundle {
+    Bundle {
         id: id.to_string(),
         root: runtime_dir.root.clone(),
         pod: wanted.pod.clone(),
         asked: wanted.text.clone(),
         paused_clock: false,
-    })?;
-    Ok(container)
+    }
 }
 
 /// Returns a container of the same pod that asks for the same clock: such containers share one.

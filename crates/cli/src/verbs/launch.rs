@@ -37,8 +37,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<i32> {
     let new = NewContainer {
         name: args.name.as_deref(),
         command: &args.command,
-        kind: MonitorKind::Run,
         has_programs: true,
+        ..NewContainer::monitored_by(MonitorKind::Run)
     };
     let options =
         ClockOptions { in_experiment: args.experiment.is_some(), ..args.clock.options.clone() };
@@ -131,8 +131,8 @@ pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
     let new = NewContainer {
         name: args.name.as_deref().or(engines_name),
         command: &command,
-        kind: MonitorKind::Attach,
-        has_programs: false,
+        newcomers,
+        ..NewContainer::monitored_by(MonitorKind::Attach)
     };
     let reach = match (engines_name.is_some(), args.tree) {
         // A container in the host's process id namespace has no other processes to itself.
@@ -141,10 +141,7 @@ pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
         (false, false) => AttachReach::Process,
     };
     let options = ClockOptions { in_experiment: args.for_experiment, ..args.clock.options.clone() };
-    let mut made = make(&state, &new, &options)?;
-    if let Some(newcomers) = newcomers {
-        made.set_newcomers(newcomers)?;
-    }
+    let made = make(&state, &new, &options)?;
     // The monitor it leaves behind has entered the container by now; this process looks after nothing.
     let attached = leave(&made, container::attach(pid, reach, made.clone()))?;
     if args.json {

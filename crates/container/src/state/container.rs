@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use lorentz_control::{processes, Cgroup, CgroupPlace, Clock};
 
-use super::record::{Bundle, Mechanism, Monitor, MonitorKind, Newcomers};
+use super::record::{Bundle, Mechanism, Monitor, MonitorKind};
 use super::{clear, file_error, Container, ContainerRecord, Liveness, StateDir, DOOMED};
 use crate::StateError;
 
@@ -180,15 +180,6 @@ impl Container {
     /// If the container is gone.
     pub fn set_bundle(&mut self, bundle: Bundle) -> Result<(), StateError> {
         self.update(|record| record.bundle = Some(bundle))
-    }
-
-    /// Records how it receives programs that enter from outside.
-    ///
-    /// # Errors
-    ///
-    /// If the container is gone.
-    pub fn set_newcomers(&mut self, newcomers: Newcomers) -> Result<(), StateError> {
-        self.update(|record| record.newcomers = Some(newcomers))
     }
 
     /// Makes a control group for it. `None` if this is not possible. The record names the group before it is made: if this process

@@ -33,7 +33,7 @@ impl Fixture {
 }
 
 fn new(name: Option<&str>) -> NewContainer<'_> {
-    NewContainer { name, command: &[], kind: MonitorKind::Run, has_programs: false }
+    NewContainer { name, ..NewContainer::monitored_by(MonitorKind::Run) }
 }
 
 fn settings() -> ClockSettings {
