@@ -1,6 +1,6 @@
 //! Processes that go on in the background.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -13,16 +13,20 @@ use nix::unistd::{fork, pipe2, setsid, ForkResult};
 ///
 /// # Errors
 ///
-/// If no process can be made. The caller does not see the errors of `work`.
+/// If no process can be made. The caller does not see the errors of `work`, nor that its process was killed.
 pub fn start(work: impl FnOnce(OwnedFd) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    start_and_hear(work).map(drop)
+}
+
+/// As [`start`]. Returns whether `work` has written to the descriptor.
+fn start_and_hear(work: impl FnOnce(OwnedFd) -> anyhow::Result<()>) -> anyhow::Result<bool> {
     // Close-on-exec: programs that `work` starts must not keep the pipe open.
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
     // SAFETY: one thread.
     match unsafe { fork() }? {
         ForkResult::Parent { .. } => {
             drop(writer);
-            let _ = nix::unistd::read(&reader, &mut [0]);
-            Ok(())
+            Ok(File::from(reader).read_exact(&mut [0]).is_ok())
         }
         ForkResult::Child => {
             drop(reader);
@@ -42,13 +46,13 @@ pub fn start(work: impl FnOnce(OwnedFd) -> anyhow::Result<()>) -> anyhow::Result
 ///
 /// # Errors
 ///
-/// If no process can be made, or `work` has failed before it was ready.
+/// If no process can be made, or `work` has failed, or was killed, before it was ready.
 pub fn start_in_background(
     kept: &[BorrowedFd],
     work: impl FnOnce(&Ready) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let (error_reader, error_writer) = UnixStream::pair()?;
-    start(|pipe| {
+    let is_ready = start_and_hear(|pipe| {
         close_standard_streams()?;
         let kept: Vec<BorrowedFd> =
             kept.iter().copied().chain([pipe.as_fd(), error_writer.as_fd()]).collect();
@@ -61,6 +65,7 @@ pub fn start_in_background(
     // If the process goes on, nothing more comes.
     let _ = (&error_reader).read_to_string(&mut why);
     anyhow::ensure!(why.is_empty(), why);
+    anyhow::ensure!(is_ready, "its process in the background was killed before it was ready");
     Ok(())
 }
 

@@ -43,11 +43,13 @@ pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
     state.clear_unfinished()?;
     end_experiment(state, name)?;
     image::unmount_all(&directory);
-    directory.remove();
-    // The state directory goes with the last container, if nothing else is in it.
     if let Ok(owner) = state.container(name) {
         ended += container::clear(&owner, true)?;
     }
+    // It goes last: without it no later call would find what one that was killed has left.
+    directory.remove();
+    // The state directory goes with the lock, if nothing else is in it.
+    state.clear_unfinished()?;
     Ok(ended)
 }
 
