@@ -238,6 +238,11 @@ def progress_rate(bench: Bench) -> Figures:
                     experiment.ask(request)
                 experiment.ask({"do": "progress", "timeline": 1})
             found[case] = count / (time.monotonic() - begun)
+        moves = dict.fromkeys(experiment.names, MS)
+        begun = time.monotonic()
+        for _ in range(points):
+            experiment.ask({"do": "step", "moves": moves})
+        found["stepped"] = points / (time.monotonic() - begun)
     return found
 
 

@@ -6,7 +6,7 @@ import contextlib
 import html
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from lorentz import _native
@@ -168,6 +168,14 @@ class Experiment:
         Returns when all have arrived. Other Python threads run meanwhile.
         """
         self._native.progress(timeline)
+
+    def step(self, moves: Mapping[Container | str | int, Duration]) -> None:
+        """Moves each of these containers by a virtual time of its own, above 0; the others stay.
+
+        One exchange, however many they are. Returns when all have arrived. Other Python threads
+        run meanwhile.
+        """
+        self._native.step([(_who(who), nanoseconds(by)) for who, by in moves.items()])
 
     def reset(self, timeline: int) -> None:
         """Clears the intervals of a timeline."""

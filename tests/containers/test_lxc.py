@@ -4,9 +4,11 @@ time."""
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,7 +58,7 @@ class Lxc:
 
 
 @pytest.fixture
-def lxc(tmp_path) -> Lxc:
+def lxc(tmp_path, only_newcomers) -> Lxc:
     needs.feature("newcomers")
     return Lxc(tmp_path)
 
@@ -79,12 +81,56 @@ def test_a_container_is_attached_by_its_name_and_lxc_attach_enters_its_clock(lxc
 def test_timekeepers_utilities_take_it_by_its_process(lxc):
     """`timekeeper-dilate -p`, as TimeKeeper's users dilate a container of LXC."""
     with lxc.running("sleep", "1000000"):
-        program = lorentz.session.binary.with_name("timekeeper")
-        subprocess.run(
-            [program, "dilate", "-r", "-p", str(lxc.first()), "10"],
-            env=environment(), check=True, timeout=TIMEOUT,
-        )  # fmt: skip
+        assert timekeeper("dilate", "-r", "-p", str(lxc.first()), "10").returncode == 0
         assert lorentz.json_of("time", str(lxc.first()))["tdf"] == "10"
+
+
+def timekeeper(*words: str) -> subprocess.CompletedProcess:
+    program = lorentz.session.binary.with_name("timekeeper")
+    return subprocess.run(
+        [program, *words],
+        env=environment(), capture_output=True, text=True, timeout=TIMEOUT, check=False,
+    )  # fmt: skip
+
+
+def test_timekeepers_utilities_take_it_by_its_name(lxc):
+    """`-n NAME`: the whole container, and who enters it later; also in an experiment."""
+    with lxc.running("sleep", "1000000"):
+        name = f"{lxc.folder}/{lxc.name}"
+        assert abs(float(timekeeper("gettime", "-n", name).stdout) - time.time()) < 60
+        assert lorentz.shown(lxc.name) is None, "a look attaches nothing"
+        for tdf in ("10", "4"):
+            done = timekeeper("dilate", "-n", name, tdf)
+            assert done.returncode == 0, done.stderr
+            assert lorentz.json_of("time", lxc.name)["tdf"] == tdf
+        wait_for_watch(lxc.name)
+        lorentz.ok("step", lxc.name, "--by", "4000d")
+        assert int(lxc.call("attach", "--", "/bin/date", "+%s")) > time.time() + 3999 * 86400
+        for words in (
+            ("addToExperiment", "-t", "1", "-n", name),
+            ("synchronizeAndFreeze",),
+            ("setInterval", "-n", name, "5000", "1"),
+            ("progress", "-t", "1"),
+        ):
+            done = timekeeper(*words)
+            assert done.returncode == 0, done.stderr
+        before = lorentz.json_of("time", lxc.name)["monotonic_ns"]
+        assert timekeeper("progress", "-t", "1").returncode == 0
+        assert lorentz.json_of("time", lxc.name)["monotonic_ns"] - before == 5_000_000
+        assert timekeeper("stopExperiment").returncode == 0
+
+
+def test_getpidfromname_knows_containers_of_lxc(lxc):
+    library = ctypes.CDLL(str(lorentz.session.binary.with_name("libtimekeeper.so")))
+    with lxc.running("sleep", "1000000"):
+        assert library.getpidfromname(f"{lxc.folder}/{lxc.name}".encode()) == lxc.first()
+
+
+def test_a_name_that_nobody_knows_is_one_line(lxc):
+    for words in (("dilate", "-n", lxc.name, "2"), ("addToExperiment", "-n", lxc.name)):
+        done = timekeeper(*words)
+        assert done.returncode == 2, done
+        assert lxc.name in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_lxc_starts_containers_inside_virtual_time(lxc):

@@ -20,7 +20,7 @@ AT = "2038-01-19"
 
 
 @pytest.fixture(autouse=True)
-def _watch():
+def _watch(only_newcomers):
     needs.feature("newcomers")
 
 

@@ -164,6 +164,7 @@ def test_a_name_in_use_is_told():
         ("stop", "none"),
         ("interval", "none", "sh", "1ms"),
         ("progress", "none", "1"),
+        ("step", "none", "sh=1ms"),
         ("reset", "none", "1"),
         ("status", "none"),
         ("rm", "none"),
@@ -238,6 +239,14 @@ def test_a_wrong_tdf_is_named_and_changes_nothing(flag, value):
         (("progress", "x"), "TIMELINE x"),
         (("progress", "--", "-1"), "TIMELINE -1"),
         (("reset", "4294967296"), "TIMELINE 4294967296"),
+        (("step",), "CONTAINER|PID=DUR"),
+        (("step", "MEMBER"), "expected CONTAINER=DUR"),
+        (("step", "x=0"), "x=0"),
+        (("step", "x=-1ms"), "x=-1ms"),
+        (("step", "MEMBER=1ms", "MEMBER=2ms"), "named twice"),
+        (("step", "nobody-of-this-name=1ms"), "nobody-of-this-name"),
+        (("step", "MEMBER=1ms"), "not synchronized yet"),
+        (("step", "SINGLE=1ms"), "not synchronized yet"),
         (("start", "more"), "more"),
         (("status", "--json", "--prometheus"), "--prometheus"),
         (("status", "--watch", "--json"), "--json"),
@@ -249,7 +258,9 @@ def test_wrong_input_is_named_and_changes_nothing(call, names):
     with Experiment() as experiment, Inside("sleep", "1000") as single:
         member = experiment.run("sleep", "1000")
         words = {"MEMBER": member.name, "SINGLE": is_there(single).name}
-        refused_without_a_change(experiment, *(words.get(word, word) for word in call), names=names)
+        parts = (word.split("=") for word in call)
+        line = ("=".join([words.get(first, first), *rest]) for first, *rest in parts)
+        refused_without_a_change(experiment, *line, names=names)
         assert not [one for one in lorentz.ps() if one["name"].startswith(f"{experiment.name}-")]
 
 
@@ -361,7 +372,7 @@ def test_one_in_a_time_namespace_alone_is_refused():
 @pytest.mark.parametrize(
     "verb",
     [
-        ("dilate", "--rate", "2"),
+        ("dilate", "--rate", "2", "--at", "2100-01-01"),
         ("freeze",),
         ("unfreeze",),
         ("leap", "--by", "1s"),

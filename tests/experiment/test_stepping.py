@@ -76,6 +76,65 @@ def two_that_sleep(timeline: int):
         yield experiment, one, two, experiment.clock(one)
 
 
+def test_a_step_moves_each_by_its_own_time_and_no_other(tmp_path):
+    """Over timelines, and whatever the intervals are."""
+    seen = Seen(tmp_path)
+    with Experiment() as experiment:
+        looks = looking(experiment, seen, timeline=1, tdf="2")
+        sleeps = experiment.run("sleep", "100000", timeline=2)
+        stays = experiment.run("sleep", "100000", timeline=1)
+        experiment.synchronize()
+        at = clocks(experiment)
+        experiment.interval(stays, 5_000_000)
+        for nanos in (10_000, 300_000, 1_234_567):
+            experiment.ok("step", f"{looks.name}={nanos}ns", f"{sleeps.name}=2ms")
+            at[looks.name] += nanos
+            at[sleeps.name] += 2_000_000
+            assert clocks(experiment) == at
+            assert seen.latest <= at[looks.name]
+        pid = str(stays.shown()["pids"][0])
+        experiment.ok("step", f"{pid}=1us")
+        at[stays.name] += 1_000
+        assert clocks(experiment) == at
+        experiment.progress(1)
+        at[stays.name] += 5_000_000
+        assert clocks(experiment) == at
+        assert seen.backward == 0
+
+
+def test_a_step_of_many_is_one_request():
+    """More names than a request of 64 KiB has."""
+    count = 3_000
+    with Experiment() as experiment:
+        sleeps = experiment.run("sleep", "1000", timeline=1)
+        experiment.synchronize()
+        start = experiment.clock(sleeps)
+        others = [f"nobody-of-this-long-name-{number}=1ms" for number in range(count)]
+        assert "nobody" in experiment.refused("step", f"{sleeps.name}=1ms", *others, names="nobody")
+        assert experiment.clock(sleeps) == start
+
+
+def test_a_step_of_what_is_under_way_is_refused():
+    with Experiment() as experiment:
+        computes = experiment.run(build.c("experiment/count"), "100000000", timeline=1)
+        sleeps = experiment.run("sleep", "1000", timeline=2)
+        experiment.synchronize()
+        start = experiment.clock(computes)
+        thread = threading.Thread(
+            target=experiment.ok, args=("step", f"{computes.name}=1500ms"), daemon=True
+        )
+        thread.start()
+        time.sleep(0.3)
+        experiment.ok("step", f"{sleeps.name}=1ms")
+        words = (f"{sleeps.name}=1ms", f"{computes.name}=1ms")
+        again = experiment.call("step", *words)
+        alive = thread.is_alive()
+        thread.join(timeout=30)
+        assert alive and again.returncode == 2 and "under way" in again.stderr
+        assert experiment.clock(computes) == start + 1_500_000_000
+        assert experiment.clock(sleeps) == start + 1_000_000
+
+
 def test_an_interval_holds_until_it_is_changed_or_reset():
     with two_that_sleep(timeline=1) as (experiment, one, two, start):
         experiment.interval(one, 1_000)

@@ -65,6 +65,25 @@ def test_an_experiment_that_a_simulator_moves(lab):
         assert lab.ok("time", program.pid)["monotonic_ns"] - begin == 3 * 12_345
 
 
+def test_a_step_moves_each_by_its_own_time(lab):
+    with spin() as one, spin() as other:
+        for timeline, program in enumerate((one, other)):
+            lab.ok("add", program.pid, 2, timeline)
+        lab.ok("synchronize")
+        begin = [lab.ok("time", program.pid)["monotonic_ns"] for program in (one, other)]
+        lab.ok("experiment-step", f"{one.pid},{other.pid}", 0, 12_345, 700_000)
+        lab.ok("experiment-step", one.pid, 0, 5)
+        now = [lab.ok("time", program.pid)["monotonic_ns"] for program in (one, other)]
+        assert [after - before for before, after in zip(begin, now, strict=True)] == [
+            12_350,
+            700_000,
+        ]
+        assert lab("experiment-step", "-", 0, 5)["result"] == WRONG_INPUT
+        assert lab("experiment-step", f"{one.pid},{one.pid}", 0, 5, 5)["result"] == WRONG_INPUT
+        assert lab("experiment-step", f"{one.pid},no-such", 0, 5, 5)["result"] == REFUSED
+        assert lab.ok("time", one.pid)["monotonic_ns"] == now[0]
+
+
 def test_the_wrong_order_is_told_and_changes_nothing(lab):
     with spin() as program:
         assert lab("synchronize")["error"] == (
@@ -74,6 +93,7 @@ def test_the_wrong_order_is_told_and_changes_nothing(lab):
         before = lab.ok("status")["status"]
         for words, kind in [
             (("progress", "-", 0, 0), REFUSED),
+            (("experiment-step", program.pid, 0, 1000), REFUSED),
             (("start",), REFUSED),
             (("pause",), REFUSED),
             (("reset", "-", 0, 0), REFUSED),

@@ -45,6 +45,48 @@ def test_figure_3_2_a_simulator_moves_its_processes():
     assert lorentz.json_of("experiment", "status") == []
 
 
+def test_a_simulator_sets_all_intervals_anew_at_each_step(calls):
+    """They wait for the progress, and each counts from then on; what has ended holds nobody up."""
+    with spin() as one, spin() as other:
+        for program in (one, other):
+            calls.ok("addToExp", program.pid, 0)
+        calls.ok("synchronizeAndFreeze")
+
+        def gone(program) -> int:
+            return lorentz.json_of("time", str(program.pid))["monotonic_ns"] - begin[program.pid]
+
+        begin = {
+            program.pid: lorentz.json_of("time", str(program.pid))["monotonic_ns"]
+            for program in (one, other)
+        }
+        for step in range(1, 6):
+            calls.ok("setInterval", one.pid, 100 * step)
+            calls.ok("setInterval", other.pid, 7 * step)
+            # The last one holds.
+            calls.ok("setInterval", other.pid, 50 * step)
+            calls.ok("progress", 0, 0)
+        assert (gone(one), gone(other)) == (1_500_000, 750_000)
+        calls.ok("progress", 0, 0)
+        assert (gone(one), gone(other)) == (2_000_000, 1_000_000), "an interval stays"
+        calls.ok("setInterval", one.pid, 100)
+        calls.ok("reset", 0, 0)
+        calls.ok("progress", 0, 0)
+        assert gone(one) == 2_000_000, "a reset drops what waits"
+        calls.ok("setInterval", one.pid, 100)
+        calls.ok("progress", 0, 0)
+        name = lorentz.json_of("time", str(other.pid))["name"]
+        for nanos in (1, 2):
+            calls.ok("setInterval", other.pid, nanos)
+            calls.ok("setInterval", one.pid, 100)
+            calls.ok("progress", 0, 0)
+        calls.ok("setInterval", other.pid, 100)
+        calls.ok("setInterval", one.pid, 100)
+        lorentz.ok("rm", "--force", name)
+        calls.ok("progress", 0, 0)
+        assert gone(one) == 2_400_000
+        calls.ok("stopExp")
+
+
 def test_figure_3_1_an_experiment_that_runs_by_itself():
     with linked("timekeeper_cbe", "timekeeper", 3, 100_000) as simulator:
         simulator.succeed()

@@ -112,6 +112,23 @@ def test_a_simulator_moves_containers():
         assert works(program.pid), "it goes on by itself"
 
 
+def test_a_step_moves_each_by_its_own_time():
+    with Experiment() as experiment, spin() as busy, Native(["sleep", "1000"]) as idle:
+        containers = [experiment.add(one.pid, timeline=at) for at, one in enumerate((busy, idle))]
+        experiment.synchronize()
+        begin = [one.time().monotonic_ns for one in containers]
+        experiment.step({busy.pid: "250us", containers[1]: timedelta(milliseconds=3)})
+        experiment.step({containers[0]: 0.001})
+        gone = [one.time().monotonic_ns - at for one, at in zip(containers, begin, strict=True)]
+        assert gone == [1_250_000, 3_000_000]
+        for wrong in ({busy.pid: 0}, {busy.pid: "1ms", containers[0]: "1ms"}):
+            with pytest.raises(WrongInputError):
+                experiment.step(wrong)
+        with pytest.raises(RefusedError):
+            experiment.step({containers[0]: "1ms", "no-such-container": "1ms"})
+        assert containers[0].time().monotonic_ns - begin[0] == 1_250_000
+
+
 def test_two_threads_move_two_timelines():
     with Experiment() as experiment, spin() as busy, Native(["sleep", "1000"]) as idle:
         experiment.add(busy.pid, timeline=0)

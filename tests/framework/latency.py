@@ -28,6 +28,10 @@ HOST = {4: "172.30.0.1", 6: "fd30::1"}
 HOST_OUTER = {4: "10.9.0.1", 6: "fd09::1"}
 REMOTE = {4: "10.9.0.2", 6: "fd09::2"}
 BEYOND = {4: "10.8.0.2", 6: "fd08::2"}
+#: The remote machine at the other end of a tunnel, in the containers' own network.
+OVERLAY = {4: "172.30.0.9", 6: "fd30::9"}
+#: Upper bound of what VXLAN puts before a packet, bytes.
+TUNNEL_HEADERS = 100
 _numbers = itertools.count(1)
 
 
@@ -89,10 +93,10 @@ class Network:
             self.sysctl(name, "net.ipv4.icmp_ratelimit=0")
         self.warm_up()
 
-    def warm_up(self) -> None:
+    def warm_up(self, addresses: dict[int, str] = REMOTE) -> None:
         """Waits until packets reach the remote machine and return: devices need some time."""
         deadline = time.monotonic() + TIMEOUT
-        for address in REMOTE.values():
+        for address in addresses.values():
             ping = ("ping", "-c1", "-W1", address)
             while self.run(self.inside, *ping, check=False).returncode != 0:
                 assert time.monotonic() < deadline, f"{address} does not answer"
@@ -140,6 +144,30 @@ class Network:
         self.sysctl(name, "net.ipv4.ping_group_range=0 2147483647")
         return name
 
+    def tunnel(self, underlay: int = 4, apart: bool = False) -> None:
+        """Joins the remote machine to the containers' bridge by VXLAN, through packets of IPv4 or
+        IPv6 as `underlay` says. With `apart` bridge and tunnel are moved into a namespace of their
+        own, as Docker has them."""
+        ends = {self.host: (HOST_OUTER, REMOTE), self.remote: (REMOTE, HOST_OUTER)}
+        for name, (own, other) in ends.items():
+            kind = ("type", "vxlan", "id", "42", "dstport", "4789")
+            way = ("local", own[underlay], "remote", other[underlay], "dev", "eth0")
+            _ip("-n", name, "link", "add", "vxlan0", *kind, *way)
+        self.address(self.remote, "vxlan0", OVERLAY, self.mtu - TUNNEL_HEADERS)
+        bridged = self.host
+        if apart:
+            bridged = f"{self.prefix}o"
+            self.extra.append(bridged)
+            self.namespace(bridged)
+            own = ("address", "02:4c:00:00:00:ff", "type", "bridge")
+            _ip("-n", bridged, "link", "add", "br0", *own)
+            _ip("-n", bridged, "link", "set", "br0", "up")
+            for device in ("vxlan0", "vinside"):
+                _ip("-n", self.host, "link", "set", device, "netns", bridged)
+            _ip("-n", bridged, "link", "set", "vinside", "master", "br0", "up")
+        _ip("-n", bridged, "link", "set", "vxlan0", "master", "br0", "up")
+        self.warm_up(OVERLAY)
+
     def beyond(self) -> None:
         """Adds a machine behind the remote one, which is the router."""
         name = f"{self.prefix}b"
@@ -154,8 +182,10 @@ class Network:
         for one in (self.remote, name):
             self.sysctl(one, "net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0")
 
-    def address(self, name: str, device: str, addresses: dict[int, str]) -> None:
-        _ip("-n", name, "link", "set", device, "mtu", str(self.mtu))
+    def address(
+        self, name: str, device: str, addresses: dict[int, str], mtu: int | None = None
+    ) -> None:
+        _ip("-n", name, "link", "set", device, "mtu", str(mtu or self.mtu))
         _ip("-n", name, "link", "set", device, "up")
         for family, address in addresses.items():
             length = "/64" if family == 6 else "/24"
@@ -243,9 +273,16 @@ class Watch:
     """`lorentz latency watch` or `serve` in the host's namespace."""
 
     def __init__(
-        self, network: Network, *words: str, verb: str = "watch", targets: list[str] | None = None
+        self,
+        network: Network,
+        *words: str,
+        verb: str = "watch",
+        targets: list[str] | None = None,
+        harmless: str = "on",
     ) -> None:
+        """`harmless` is an order that changes nothing at the beginning."""
         self.network = network
+        self.harmless = harmless
         self.targets = targets or [network.inside]
         self.words = [verb, *self.targets, *words]
 
@@ -282,7 +319,7 @@ class Watch:
 
     def watchers(self, target: str) -> int:
         """Returns the number of watchers of `target`."""
-        done = self.order("on", target)
+        done = self.order(self.harmless, target)
         return len(json.loads(done.stdout)) if done.returncode == 0 else 0
 
     def order(self, verb: str, target: str = "") -> subprocess.CompletedProcess:

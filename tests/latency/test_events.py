@@ -276,24 +276,25 @@ def _entries(one):
 
 def test_nothing_is_left_after_sigkill(network):
     needs.tool("bpftool")
-    before = {one for one in programs() if _is_ours(one)}
     with Watch(network, "--json") as watch:
-        during = {one for one in programs() if _is_ours(one)}
-        assert len(during - before) == 8
+        own = _programs_of(watch.process.pid)
+        assert len(own) == 8 and own <= {one.split()[0] for one in programs()}
         for pid in _family(watch.process.pid):
             os.kill(pid, signal.SIGKILL)
         watch.process.wait(TIMEOUT)
         # The kernel frees unreferenced objects with some delay.
         deadline = time.monotonic() + TIMEOUT
-        while {one for one in programs() if _is_ours(one)} - before:
+        while own & {one.split()[0] for one in programs()}:
             assert time.monotonic() < deadline
             time.sleep(0.1)
     output = network.run(network.host, "cat", "/proc/net/unix").stdout
     assert f"lorentz-latency/{watch.process.pid}" not in output
 
 
-def _is_ours(program):
-    return re.search(r" on_(enter|exit|queue|transmit|receive|copy|ready|received)$", program)
+def _programs_of(pid):
+    """The ids of the BPF programs that a process has open."""
+    texts = [file.read_text() for file in Path(f"/proc/{pid}/fdinfo").iterdir()]
+    return {found[1] for text in texts if (found := re.search(r"^prog_id:\s+(\d+)$", text, re.M))}
 
 
 def _family(pid):

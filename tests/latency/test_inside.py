@@ -13,6 +13,8 @@ from framework import lorentz, needs
 from framework.latency import REMOTE, TIMEOUT, Container, Network, Watch, check_pairs, number
 
 SOCKET = "/run/lorentz/latency"
+LINES = f"{SOCKET}.log"
+STATISTICS = f"{SOCKET}.json"
 LINE = re.compile(r"\[\d+\.\d{6}\] \((\d+)\) (egress|ingress): (\d+|lost|unread)$")
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
 
@@ -93,6 +95,76 @@ def test_the_aggregate_and_orders(network, inside):
     assert [row["protocol"] for row in known[0]["rows"]] == ["udp", "udp"]
     assert [row["rows"] for row in known[1:]] == [[], []]
     assert [row["on"] for row in known] == [True, True, False]
+
+
+def drained(container, how=("timeout", "1", "cat", LINES)):
+    """The lines that a program without rights takes out of the file."""
+    return container.run(*NOBODY, *how).stdout.splitlines()
+
+
+def test_cat_drains_the_lines_of_before(network, inside):
+    """As of MACE's device: whatever reads the file, waiting or not, and once only."""
+    with Watch(network, "--files", verb="serve", targets=[inside.pid]):
+        network.probe("raw", count=10)
+        with reading(inside) as reader:
+            # The lines of all packets up to now are in the file.
+            ready(reader)
+        lines = drained(inside)
+        assert len(lines) == 20 and all(LINE.match(line) for line in lines), lines
+        at_once = ("dd", f"if={LINES}", "iflag=nonblock", "status=none")
+        assert inside.run(*NOBODY, *at_once).returncode == 1, (
+            "nothing is left, and it does not wait"
+        )
+        network.probe("raw", count=10)
+        with reading(inside) as reader:
+            ready(reader)
+        assert len(drained(inside, at_once)) == 20
+        shell = 'i=0; while [ $i -lt 3 ] && read -r line; do echo "$line"; i=$((i+1)); done'
+        network.probe("raw", count=10)
+        by_line = drained(inside, ("sh", "-c", f"{shell} <{LINES}"))
+        assert len(by_line) == 3 and all(LINE.match(line) for line in by_line)
+        assert inside.run(*NOBODY, "sh", "-c", f"echo >{LINES}").returncode != 0
+
+
+def test_a_file_has_the_statistics(network, inside):
+    with Watch(network, "--files", verb="serve", targets=[inside.pid]) as watch:
+        network.probe("udp", count=10)
+        with reading(inside, "aggregate") as reader:
+            known = json.loads(ready(reader)[-1])
+        deadline = time.monotonic() + TIMEOUT
+        while (shown := inside.run(*NOBODY, "cat", STATISTICS)).returncode or not json.loads(
+            shown.stdout
+        )["rows"]:
+            assert time.monotonic() < deadline, shown
+            time.sleep(0.1)
+        assert json.loads(shown.stdout)["rows"] == known["rows"]
+        watch.finish()
+    assert inside.run("test", "-e", "/run/lorentz").returncode == 1
+
+
+def test_files_left_by_a_crash_are_replaced(network, inside):
+    with Watch(network, "--files", verb="serve", targets=[inside.pid]) as watch:
+        watch.process.kill()
+        watch.process.wait(TIMEOUT)
+    assert inside.run("test", "-p", LINES).returncode == 0
+    with Watch(network, "--files", verb="serve", targets=[inside.pid]):
+        network.probe("raw", count=10)
+        with reading(inside) as reader:
+            ready(reader)
+        assert len(drained(inside)) == 20
+
+
+def test_a_container_switches_its_measuring_on(network, inside):
+    """Where root has allowed that, and begun paused."""
+    words = ("--files", "--paused")
+    with Watch(network, *words, verb="serve", targets=[inside.pid], harmless="reset"):
+        network.probe("raw", count=5)
+        with reading(inside, "aggregate", "on") as reader:
+            assert json.loads(ready(reader)[0])["on"] is False
+        network.probe("raw", count=10)
+        with reading(inside) as reader:
+            ready(reader)
+        assert len(drained(inside)) == 20
 
 
 def test_another_containers_packets_are_not_to_be_had(network, inside):

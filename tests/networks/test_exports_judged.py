@@ -77,14 +77,14 @@ def sent(link: dict, end: str) -> dict:
 # --------------------------------------------------------------------------------------- Mininet
 
 
-def topo(program: Path) -> dict:
-    """Return the topology that Mininet builds from a program."""
+def topos(programs: list[Path]) -> list[dict]:
+    """Return the topology that Mininet builds from each program."""
     if importlib.util.find_spec("mininet") is None:
         pytest.skip("Mininet of PyPI is not installed in .venv")
     script = build.PROGRAMS / "networks/read_topo.py"
-    words = [sys.executable, str(script), str(program)]
+    words = [sys.executable, str(script), *map(str, programs)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT, check=False)
-    assert done.returncode == 0, (program, done.stderr)
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
@@ -137,14 +137,15 @@ def check_topo(network: dict, found: dict) -> None:
 
 
 def test_mininet_builds_the_network(tmp_path):
-    for file in files(tmp_path):
-        network, program = written(file, "mininet", tmp_path)
-        check_topo(network, topo(program))
+    all_written = [written(file, "mininet", tmp_path) for file in files(tmp_path)]
+    found = topos([program for _, program in all_written])
+    for (network, _), topo in zip(all_written, found, strict=True):
+        check_topo(network, topo)
 
 
 def test_mininet_learns_of_a_name_that_is_too_long_for_a_switch(tmp_path):
     network, program = written(files(tmp_path)[0], "mininet", tmp_path)
-    found = topo(program)
+    (found,) = topos([program])
     assert set(found["switches"]) == {"lan", "h1", "s1"}
     assert [end["node"] for end in found["links"][1]] == ["lan", "s1"]
     done = lorentz.call("export", str(tmp_path / "lab.yaml"), "--format", "mininet")

@@ -167,8 +167,11 @@ def test_nodes_have_tdfs_of_their_own():
     with Lab(ROUNDS + nodes.replace("b: {}", f"b: {{{busy}}}")) as lab:
         lab.wait_until(lambda: lab.status()["virtual_ns"] > 300 * MS, "some rounds")
         status = lorentz.json_of("experiment", "status", lab.name)
-        lorentz.ok("experiment", "dilate", lab.name, lab.container("b"), "--tdf", "3")
+        lorentz.ok("dilate", lab.container("b"), "--tdf", "3")
         later = lorentz.json_of("experiment", "status", lab.name)
+        words = ("--tdf", "2", "--at", "2100-01-01")
+        refused = lorentz.call("dilate", lab.container("b"), *words)
+        assert refused.returncode == 2 and "part of the experiment" in refused.stderr
     one, other = status["containers"]
     assert (one["name"], other["name"]) == (lab.container("a"), lab.container("b"))
     assert (one["tdf"], other["tdf"]) == (8, 1) and later["containers"][1]["tdf"] == 3

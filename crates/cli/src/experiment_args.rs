@@ -53,6 +53,8 @@ pub enum ExperimentVerb {
     Interval(IntervalArgs),
     /// Move all containers of a timeline by their intervals, and wait until all have arrived
     Progress(Timeline),
+    /// Move containers by virtual times of their own, all at once
+    Step(StepMoves),
     /// Clear the intervals of a timeline
     Reset(Timeline),
     /// Show the progress and load of an experiment, or of all
@@ -217,6 +219,35 @@ pub struct GuardArgs {
     /// Then end the experiment, even one that runs by itself
     #[arg(long)]
     pub rm: bool,
+}
+
+// `lorentz experiment step`.
+#[derive(Args, Debug)]
+pub struct StepMoves {
+    /// The experiment's name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// A container, by name or the id of a process, and how far it goes: a duration above 0, in virtual time
+    #[arg(value_name = "CONTAINER|PID=DUR", required = true, value_parser = container_move)]
+    pub moves: Vec<ContainerMove>,
+}
+
+/// How far one container goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ContainerMove {
+    /// The container's name, or the id of one of its processes.
+    pub container: String,
+    /// Virtual time.
+    pub by: Span,
+}
+
+fn container_move(text: &str) -> Result<ContainerMove, String> {
+    let (container, by) = text.split_once('=').ok_or("expected CONTAINER=DUR such as web=5ms")?;
+    let by: Span = by.parse().map_err(|error| format!("{error}"))?;
+    match by.0 {
+        1.. => Ok(ContainerMove { container: container.to_string(), by }),
+        _ => Err("expected a duration above 0".into()),
+    }
 }
 
 // `lorentz experiment progress` and `reset`.

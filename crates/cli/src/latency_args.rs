@@ -114,6 +114,15 @@ pub struct Serve {
     /// Create the socket at this path of the host, to mount it into the container; for one namespace
     #[arg(long, value_name = "PATH")]
     pub at: Option<PathBuf>,
+    /// Create two files beside the socket: latency.log, from which 'cat' drains the lines, and latency.json
+    ///
+    /// latency.log keeps the newest lines, up to 1 MiB, until a program reads them. latency.json has the statistics, anew each
+    /// second.
+    #[arg(long, conflicts_with = "at")]
+    pub files: bool,
+    /// Begin paused: a container that wants to be measured writes 'on' to its socket
+    #[arg(long)]
+    pub paused: bool,
 }
 
 // `lorentz latency on`, `off` and `reset`.

@@ -4,7 +4,9 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use lorentz_clock::{Rate, RealInstant, WallTime};
-use lorentz_container::{self as container, check_attachable, StateDir, StateError};
+use lorentz_container::{
+    self as container, check_attachable, ForeignContainer, StateDir, StateError,
+};
 use lorentz_control::host_time::{self, HostMoment};
 use lorentz_control::processes::{self, Process};
 use lorentz_control::{CgroupPlace, Clock, ClockChange, ClockOptions, HostNow, Reading, Target};
@@ -78,14 +80,35 @@ impl Container {
     /// The process does not exist, belongs to another user, or is in virtual time already; or the name is not valid.
     pub fn attach(pid: u32, how: &AttachOptions) -> Result<Container> {
         check_outside()?;
+        check_attachable(&StateDir::open()?, pid)?;
+        Container::attach_by(&pid.to_string(), how)
+    }
+
+    /// Brings the container of LXC called `name`, which may have its directory before it, into virtual time: all its processes, and
+    /// those that enter it later. It has its name here too.
+    ///
+    /// # Errors
+    ///
+    /// LXC knows no such container that runs, or one of its processes cannot be attached.
+    pub fn attach_lxc(name: &str, how: &AttachOptions) -> Result<Container> {
+        check_outside()?;
+        Container::attach_by(&format!("lxc:{name}"), how)
+    }
+
+    /// Returns the process id of the first process of the container of LXC called `name`, as [`Container::attach_lxc`] takes it;
+    /// `None` if LXC knows none that runs.
+    pub fn lxc_process(name: &str) -> Option<u32> {
+        format!("lxc:{name}").parse::<ForeignContainer>().ok()?.first_process().ok()
+    }
+
+    fn attach_by(target: &str, how: &AttachOptions) -> Result<Container> {
         let state = StateDir::open()?;
-        check_attachable(&state, pid)?;
         let clock = ClockOptions { rate: Some(how.rate), ..ClockOptions::default() };
         let command =
             clock.flags().iter().fold(LorentzCommand::new("attach")?, LorentzCommand::arg);
         let command = command.flag("--name", how.name.as_deref()).switch("--tree", how.tree);
         let command = command.switch("--for-experiment", how.for_experiment);
-        let output = command.arg("--json").arg(pid.to_string()).call()?;
+        let output = command.arg("--json").arg(target).call()?;
         let attached: serde_json::Value = serde_json::from_str(&output)
             .map_err(|error| Error::failed(format!("lorentz attach --json: {error}")))?;
         let mut made = state.container(attached["name"].as_str().unwrap_or_default())?;

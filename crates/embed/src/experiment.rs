@@ -1,6 +1,6 @@
 //! Experiments, which several threads may use at once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -226,6 +226,44 @@ impl Experiment {
         self.ask(|client| client.progress(timeline))
     }
 
+    /// As [`Experiment::progress`], after setting these intervals as [`Experiment::set_interval`] does, all in one exchange.
+    ///
+    /// # Errors
+    ///
+    /// As of both. No interval is set then, and nothing moves.
+    pub fn progress_with(&self, timeline: u32, intervals: &[(&str, Span)]) -> Result<()> {
+        let intervals = self.spans_of(intervals)?;
+        self.ask(|client| client.progress_with(timeline, intervals))
+    }
+
+    /// Moves each of these containers by a virtual time of its own, above 0, in one exchange. The others stay. Returns when all
+    /// have arrived.
+    ///
+    /// # Errors
+    ///
+    /// The experiment is not synchronized or runs by itself; a container is not in it, or is under way already. Nothing moves
+    /// then.
+    pub fn step(&self, moves: &[(&str, Span)]) -> Result<()> {
+        let moves = self.spans_of(moves)?;
+        self.ask(|client| client.step(moves))
+    }
+
+    /// The spans in ns, by the containers' names.
+    fn spans_of(&self, spans: &[(&str, Span)]) -> Result<BTreeMap<String, i64>> {
+        let mut named = BTreeMap::new();
+        for (container, span) in spans {
+            if *span <= Span::ZERO {
+                return Err(Error::wrong_input(format!(
+                    "{container}: {span}: expected a duration above 0"
+                )));
+            }
+            if named.insert(self.named(container)?, span.0).is_some() {
+                return Err(Error::wrong_input(format!("{container}: is named twice")));
+            }
+        }
+        Ok(named)
+    }
+
     /// Drops the intervals of a timeline.
     ///
     /// # Errors
@@ -300,7 +338,7 @@ impl Experiment {
     }
 
     /// Returns the name of the container that a name or process id stands for.
-    fn named(&self, text: &str) -> Result<String> {
+    pub fn named(&self, text: &str) -> Result<String> {
         let Ok(pid) = text.parse::<u32>() else { return Ok(text.to_string()) };
         if let Some(known) = self.known().get(&pid) {
             if processes::is_running(pid, known.start_ticks) {

@@ -1,5 +1,6 @@
 //! Client of a running experiment, for use by any other process.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -170,7 +171,31 @@ impl Experiment {
     ///
     /// [`Refused`] before [`Experiment::synchronize`], or if no container follows `timeline`.
     pub fn progress(&mut self, timeline: u32) -> anyhow::Result<()> {
-        self.ask(&ExperimentRequest::Progress { timeline }).map(drop)
+        self.progress_with(timeline, BTreeMap::new())
+    }
+
+    /// As [`Experiment::progress`], after setting `intervals`, in ns by the container's name, in the same exchange.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Experiment::set_interval`] and [`Experiment::progress`]. No interval is set then, and nothing moves.
+    pub fn progress_with(
+        &mut self,
+        timeline: u32,
+        intervals: BTreeMap<String, i64>,
+    ) -> anyhow::Result<()> {
+        self.ask(&ExperimentRequest::Progress { timeline, intervals }).map(drop)
+    }
+
+    /// Moves each of these containers by a time of its own, in ns by the container's name. The others stay. Returns when all have
+    /// arrived.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] before [`Experiment::synchronize`], if the experiment runs by itself, if one of the containers is not in it or
+    /// is under way already, or for a time that is not above 0. Nothing moves then.
+    pub fn step(&mut self, moves: BTreeMap<String, i64>) -> anyhow::Result<()> {
+        self.ask(&ExperimentRequest::Step { moves }).map(drop)
     }
 
     /// Begins to move all containers of a timeline to the instant `to`, and returns at once. [`Experiment::has_advanced`] waits for

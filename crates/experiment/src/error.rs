@@ -27,6 +27,9 @@ pub enum ExperimentRefusal {
     /// The container follows another timeline.
     #[error("{0}: does not follow timeline {1}")]
     OtherTimeline(String, u32),
+    /// Another request is moving the container.
+    #[error("{0}: is under way by another progress or step")]
+    Moving(String),
     /// Another request is moving the timeline.
     #[error("timeline {0}: a progress of it is under way")]
     UnderWay(u32),

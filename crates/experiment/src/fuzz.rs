@@ -7,7 +7,12 @@ use crate::protocol::ExperimentRequest;
 
 #[test]
 fn fuzz_request() {
-    let seeds = [r#"{"do":"add","container":"a","tdf":[10,1],"timeline":1}"#, r#"{"do":"status"}"#];
+    let seeds = [
+        r#"{"do":"add","container":"a","tdf":[10,1],"timeline":1}"#,
+        r#"{"do":"status"}"#,
+        r#"{"do":"progress","timeline":1,"intervals":{"a":1000}}"#,
+        r#"{"do":"step","moves":{"a":1000,"b":2000}}"#,
+    ];
     let words = ["\"do\":", "\"progress\"", "\"timeline\":", "\"tdf\":[1,10]"];
     fuzz_json("experiment-request", &seeds, &words, |bytes| {
         let Ok(request) = serde_json::from_slice::<ExperimentRequest>(bytes) else { return false };

@@ -42,6 +42,8 @@ pub enum Transition {
     Interval,
     /// Move a timeline by its intervals.
     Progress,
+    /// Move containers by times of their own.
+    Step,
     /// Clear the intervals of a timeline.
     Reset,
     /// End the run.
@@ -99,6 +101,7 @@ impl Transition {
             Transition::Pause => "pause",
             Transition::Interval => "interval",
             Transition::Progress => "progress",
+            Transition::Step => "step",
             Transition::Reset => "reset",
             Transition::Stop => "stop",
         }
@@ -204,6 +207,7 @@ mod tests {
             (Transition::Synchronize, Synchronized),
             (Transition::Interval, Stepping),
             (Transition::Progress, Stepping),
+            (Transition::Step, Stepping),
             (Transition::Reset, Stepping),
             (Transition::Stop, SettingUp),
         ] {

@@ -1,5 +1,7 @@
 //! Protocol of a running experiment's socket: requests and answers, one line of JSON each.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::Cpus;
@@ -54,6 +56,16 @@ pub enum ExperimentRequest {
     Progress {
         /// The timeline's number.
         timeline: u32,
+        /// Intervals that are set before, as by [`ExperimentRequest::Interval`]: virtual nanoseconds by the container's name. If
+        /// one of them is refused, none is set, and nothing moves.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        intervals: BTreeMap<String, i64>,
+    },
+    /// Moves each of these containers by a time of its own, whatever its timeline and interval are. The others stay. The answer
+    /// comes when all have arrived.
+    Step {
+        /// Virtual nanoseconds, above 0, by the container's name.
+        moves: BTreeMap<String, i64>,
     },
     /// Moves all containers of a timeline to one instant, whatever their intervals are. The answer comes when all have arrived.
     Advance {

@@ -4,6 +4,7 @@
 //! answers requests. The workers of [`crate::workers`] give the slices, one worker for each processor of the experiment. During a
 //! slice its worker owns the container. So the timelines of a simulator do not wait for each other.
 
+mod moves;
 mod rounds;
 
 use std::collections::HashMap;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use lorentz_clock::{Rate, Span, VirtualInstant};
+use lorentz_clock::{Rate, VirtualInstant};
 use lorentz_container::StateDir;
 
 use crate::container::ExperimentContainer;
@@ -23,7 +24,7 @@ use crate::phase::{AdvanceMode, Phase, Transition};
 use crate::protocol::{ExperimentAnswer, ExperimentRequest};
 use crate::settings::ExperimentSettings;
 use crate::watch::TaskWatch;
-use crate::workers::{Job, Workers};
+use crate::workers::Workers;
 
 /// A slot for a container. A container keeps its slot while a worker has it (`WithWorker`).
 pub(crate) enum ContainerSlot {
@@ -32,9 +33,9 @@ pub(crate) enum ContainerSlot {
     Free,
 }
 
-/// A client that waits for a timeline to arrive, with the number of containers still under way.
+/// A client that waits for containers of these timelines to arrive, with the number of those still under way.
 struct PendingMove {
-    timeline: u32,
+    timelines: Vec<u32>,
     left: usize,
     begun: Instant,
     handed_out: Instant,
@@ -147,15 +148,18 @@ impl Scheduler {
     }
 
     fn handle(&mut self, request: ExperimentRequest, answer: Sender<ExperimentAnswer>) {
-        let moved = match request {
-            ExperimentRequest::Progress { timeline } => Some((timeline, None)),
-            ExperimentRequest::Advance { timeline, to } => {
-                Some((timeline, Some(VirtualInstant(to))))
+        let moved = match &request {
+            ExperimentRequest::Progress { timeline, intervals } => {
+                Some(self.progress(*timeline, intervals, &answer))
             }
+            ExperimentRequest::Advance { timeline, to } => {
+                Some(self.advance(*timeline, VirtualInstant(*to), &answer))
+            }
+            ExperimentRequest::Step { moves } => Some(self.step(moves, &answer)),
             _ => None,
         };
-        if let Some((timeline, to)) = moved {
-            if let Err(error) = self.progress(timeline, to, &answer) {
+        if let Some(begun) = moved {
+            if let Err(error) = begun {
                 let _ = answer.send(refusal(&error));
             }
             return;
@@ -206,6 +210,7 @@ impl Scheduler {
             }
             ExperimentRequest::Progress { .. }
             | ExperimentRequest::Advance { .. }
+            | ExperimentRequest::Step { .. }
             | ExperimentRequest::End => {}
             ExperimentRequest::Reset { timeline } => {
                 self.change_phase_by_timeline(timeline, Transition::Reset)?;
@@ -363,88 +368,6 @@ impl Scheduler {
         Ok(())
     }
 
-    fn set_interval(
-        &mut self,
-        name: &str,
-        timeline: Option<u32>,
-        nanos: i64,
-    ) -> anyhow::Result<()> {
-        let phase = self.phase.after(Transition::Interval, self.mode())?;
-        let container = self.container(name)?;
-        if let Some(given) = timeline.filter(|given| container.timeline != Some(*given)) {
-            return Err(ExperimentRefusal::OtherTimeline(name.to_string(), given).into());
-        }
-        if nanos <= 0 {
-            return Err(ExperimentRefusal::Interval(Span(nanos)).into());
-        }
-        container.interval = Some(Span(nanos));
-        self.phase = phase;
-        Ok(())
-    }
-
-    fn check_timeline(&self, timeline: u32) -> anyhow::Result<()> {
-        let mut timelines = self.containers().map(|container| container.timeline);
-        match timelines.any(|one| one == Some(timeline)) || self.any_with_worker() {
-            true => Ok(()),
-            false => Err(ExperimentRefusal::NoTimeline(timeline).into()),
-        }
-    }
-
-    fn any_with_worker(&self) -> bool {
-        self.slots.iter().any(|slot| matches!(slot, ContainerSlot::WithWorker))
-    }
-
-    /// Moves the containers of a timeline by their intervals, or to the instant `to` if given. `answer` gets the result when all
-    /// have arrived.
-    fn progress(
-        &mut self,
-        timeline: u32,
-        to: Option<VirtualInstant>,
-        answer: &Sender<ExperimentAnswer>,
-    ) -> anyhow::Result<()> {
-        if self.pending.iter().any(|pending| pending.timeline == timeline) {
-            return Err(ExperimentRefusal::UnderWay(timeline).into());
-        }
-        if self.any_with_worker() {
-            self.check_timeline(timeline)?;
-        } else {
-            self.change_phase_by_timeline(timeline, Transition::Progress)?;
-            self.forget_ended();
-        }
-        let begun = Instant::now();
-        self.look_at_tasks();
-        let tasks = self.tasks();
-        let mut jobs = Vec::new();
-        for slot in &mut self.slots {
-            let ContainerSlot::Present(container) = slot else { continue };
-            let by_interval = || Some(container.clock.now().plus(container.interval?));
-            let end = to.or_else(by_interval).filter(|_| container.timeline == Some(timeline));
-            let Some(end) = end else { continue };
-            if container.is_idle_until(end) {
-                container.clock.stand(end);
-            } else {
-                jobs.extend(take_out(slot).map(|container| Job { container, end }));
-            }
-        }
-        self.rounds += 1;
-        let left = jobs.len();
-        let handed_out = Instant::now();
-        jobs.into_iter().for_each(|job| self.workers.give(job, tasks));
-        if left == 0 {
-            self.count_time(begun, Instant::now());
-            let _ = answer.send(ExperimentAnswer::Done);
-            return Ok(());
-        }
-        self.pending.push(PendingMove {
-            timeline,
-            left,
-            begun,
-            handed_out,
-            answer: answer.clone(),
-        });
-        Ok(())
-    }
-
     fn take_back(&mut self, container: Box<ExperimentContainer>) {
         let timeline = container.timeline;
         let slot = container.group as usize;
@@ -458,7 +381,7 @@ impl Scheduler {
         }
         let mut moved = Vec::new();
         for pending in &mut self.pending {
-            if Some(pending.timeline) == timeline {
+            if timeline.is_some_and(|one| pending.timelines.contains(&one)) {
                 pending.left -= 1;
                 if pending.left == 0 {
                     moved.push((pending.begun, pending.handed_out));

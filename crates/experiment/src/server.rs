@@ -98,7 +98,7 @@ fn serve_client(
     under_way: &AtomicUsize,
 ) -> io::Result<()> {
     /// Limit for the length of a request, bytes.
-    const MAX_REQUEST_LEN: u64 = 64 * 1024;
+    const MAX_REQUEST_LEN: u64 = 4 << 20;
     let (sender, answers) = channel();
     let mut reader = BufReader::new(caller);
     let mut line = Vec::new();

@@ -190,6 +190,14 @@ int lorentz_experiment_set_interval(lorentz_experiment *experiment, const char *
  * timeline, or while another thread or process is moving the timeline. */
 int lorentz_experiment_progress(lorentz_experiment *experiment, int64_t timeline);
 
+/* Moves each of `count` containers by a time of its own, virtual ns above 0, in one exchange; the others
+ * stay. containers[i] is the name of a container or the id of one of its processes, intervals_ns[i] its
+ * time. Returns when all have arrived: each perceives exactly that time. LORENTZ_REFUSED before
+ * lorentz_experiment_synchronize(), if the experiment runs by itself, if a container is not in it, or
+ * while another thread or process is moving one; nothing moves then. */
+int lorentz_experiment_step(lorentz_experiment *experiment, const char *const containers[],
+                            const int64_t intervals_ns[], size_t count);
+
 /* Drops the intervals of a timeline. */
 int lorentz_experiment_reset(lorentz_experiment *experiment, int64_t timeline);
 

@@ -177,6 +177,31 @@ pub extern "C" fn lorentz_experiment_progress(experiment: Handle, timeline: i64)
     with(experiment, |experiment| experiment.progress(existing_timeline(timeline)?))
 }
 
+/// Moves each of `count` containers by a virtual time of its own.
+///
+/// # Safety
+///
+/// `containers` and `intervals_ns` have `count` elements each, those of the former C strings; or `count` is 0.
+#[no_mangle]
+pub unsafe extern "C" fn lorentz_experiment_step(
+    experiment: Handle,
+    containers: *const *const c_char,
+    intervals_ns: *const i64,
+    count: usize,
+) -> c_int {
+    with(experiment, |experiment| {
+        if count > 0 && (containers.is_null() || intervals_ns.is_null()) {
+            return Err(Error::wrong_input("containers, intervals_ns: NULL"));
+        }
+        let moves = (0..count).map(|at| {
+            // SAFETY: by this function's contract both have an element `at`.
+            let (name, nanos) = unsafe { (*containers.add(at), *intervals_ns.add(at)) };
+            Ok((text("containers", name)?, Span(nanos)))
+        });
+        experiment.step(&moves.collect::<Result<Vec<_>>>()?)
+    })
+}
+
 /// Drops the intervals of a timeline.
 #[no_mangle]
 pub extern "C" fn lorentz_experiment_reset(experiment: Handle, timeline: i64) -> c_int {

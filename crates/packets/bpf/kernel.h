@@ -73,6 +73,7 @@ struct sk_buff {
 	unsigned int len;
 	unsigned int data_len;
 	__u16 network_header;
+	__u16 inner_network_header;
 	unsigned int tail;
 	unsigned char *head;
 	unsigned char *data;

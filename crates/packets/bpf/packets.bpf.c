@@ -15,6 +15,7 @@
 #include "datagrams.h"
 #include "packet.h"
 #include "task.h"
+#include "tunnels.h"
 #include "writes.h"
 
 SEC("tp_btf/sys_enter")
@@ -229,7 +230,6 @@ int BPF_PROG(on_transmit, const struct sk_buff *skb, const struct net_device *de
 {
 	__u64 key = (__u64)skb, now;
 	struct leaving *found;
-	struct header header;
 	struct space *space;
 
 	if (!is_outer(dev))
@@ -242,11 +242,10 @@ int BPF_PROG(on_transmit, const struct sk_buff *skb, const struct net_device *de
 	if (space) {
 		found->record.device = span(found->record.outer, now);
 		found->record.outer = now;
-		if (!read_header(skb, skb->network_header, &header) ||
-		    !same(&found->mark, &header.mark))
-			tell_miss(space, &found->record, CHANGED);
-		else
+		if (carries(skb, &found->mark))
 			tell(space, &found->record);
+		else
+			tell_miss(space, &found->record, CHANGED);
 	}
 	found->sk = 0;
 	return 0;
@@ -325,8 +324,11 @@ int BPF_PROG(on_receive, struct sk_buff *skb)
 	struct header header;
 	__u64 key = (__u64)skb;
 
-	if (!outer && (!space || dev->flags & IFF_LOOPBACK))
+	if (!outer && (!space || dev->flags & IFF_LOOPBACK)) {
+		if (!space && is_tunnel(dev))
+			unwrap(skb);
 		return 0;
+	}
 	new.outer = bpf_ktime_get_ns();
 	if (!read_header(skb, data_at(skb), &header))
 		return 0;
@@ -335,6 +337,7 @@ int BPF_PROG(on_receive, struct sk_buff *skb)
 		return 0;
 	}
 	new.mark = header.mark;
+	new.length = header.length;
 	old = bpf_map_lookup_elem(&arrived, &key);
 	if (old)
 		*old = new;

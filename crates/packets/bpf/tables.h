@@ -43,6 +43,8 @@ struct leaving {
 struct arrived {
 	// 0 once the namespace has seen the packet.
 	__u64 outer;
+	// Bytes from the IP header on.
+	__u64 length;
 	struct mark mark;
 };
 

@@ -19,6 +19,7 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{fstat, mkdirat, stat, umask, Mode};
 use nix::unistd::{unlinkat, UnlinkatFlags};
 
+use crate::container_files::ContainerFiles;
 use crate::error::PacketsError;
 use crate::namespace::Namespace;
 
@@ -35,6 +36,8 @@ pub enum SocketLocation {
     Nowhere,
     /// At [`SOCKET`] inside the container, if the namespace is a container's.
     Inside,
+    /// The same, with files beside it: the lines of packets in `latency.log`, the statistics in `latency.json`.
+    InsideWithFiles,
     /// At this path of the host, to be mounted into the container.
     At(PathBuf),
 }
@@ -43,6 +46,8 @@ pub enum SocketLocation {
 pub(crate) struct ContainerSocket {
     pub listener: UnixListener,
     pub cookie: u64,
+    /// The files beside it.
+    pub files: Option<ContainerFiles>,
     inode: u64,
     folder: OwnedFd,
     file: OsString,
@@ -60,12 +65,17 @@ impl ContainerSocket {
             (SocketLocation::At(path), _) => {
                 (path.as_path(), ContainerSocket::make_at(path, namespace))
             }
-            (SocketLocation::Inside, Some(process)) => {
+            (SocketLocation::Inside | SocketLocation::InsideWithFiles, Some(process)) => {
                 (Path::new(SOCKET), ContainerSocket::make_inside(process, namespace))
             }
             _ => return Ok(None),
         };
-        socket.map(Some).map_err(|error| PacketsError::Socket { path: path.into(), error })
+        let mut socket =
+            socket.map_err(|error| PacketsError::Socket { path: path.into(), error })?;
+        if *location == SocketLocation::InsideWithFiles {
+            socket.make_files()?;
+        }
+        Ok(Some(socket))
     }
 
     fn make_at(path: &Path, namespace: &Namespace) -> io::Result<ContainerSocket> {
@@ -86,7 +96,15 @@ impl ContainerSocket {
         let listener = listen(&folder, file)?;
         listener.set_nonblocking(true)?;
         let (cookie, inode) = (namespace.cookie, namespace.inode);
-        Ok(ContainerSocket { listener, cookie, inode, folder, file: file.into(), made })
+        Ok(ContainerSocket {
+            listener,
+            cookie,
+            files: None,
+            inode,
+            folder,
+            file: file.into(),
+            made,
+        })
     }
 
     fn make_inside(process: u32, namespace: &Namespace) -> io::Result<ContainerSocket> {
@@ -114,6 +132,14 @@ impl ContainerSocket {
         ContainerSocket::listening(folder, OsStr::new(FILE), made, namespace)
     }
 
+    /// Makes the files beside the socket.
+    pub fn make_files(&mut self) -> Result<(), PacketsError> {
+        let made = ContainerFiles::make(&self.folder, &self.file);
+        let error = |error| PacketsError::Socket { path: SOCKET.into(), error };
+        self.files = Some(made.map_err(error)?);
+        Ok(())
+    }
+
     /// Accepts the next connection. Returns none if there is none, or if the peer is in another network namespace.
     pub fn admit(&self) -> io::Result<Option<UnixStream>> {
         let (stream, _) = match self.listener.accept() {
@@ -132,6 +158,7 @@ impl ContainerSocket {
 
 impl Drop for ContainerSocket {
     fn drop(&mut self) {
+        self.files = None;
         // This fails if the container is gone, and the socket with it.
         let _ = unlinkat(&self.folder, self.file.as_os_str(), UnlinkatFlags::NoRemoveDir);
         for (outer, folder) in self.made.iter().rev() {

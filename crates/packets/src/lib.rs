@@ -40,6 +40,7 @@
 //! # Ok::<(), lorentz_packets::PacketsError>(())
 //! ```
 
+mod container_files;
 mod container_socket;
 mod control;
 mod correct;

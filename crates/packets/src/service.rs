@@ -97,6 +97,17 @@ impl Service {
         self.watcher.add(namespace, to_virtual)
     }
 
+    /// Pauses all measuring, until an order comes: from a container or from outside.
+    ///
+    /// # Errors
+    ///
+    /// An error if the kernel refuses a call.
+    pub fn pause(&mut self) -> Result<(), PacketsError> {
+        let cookies: Vec<u64> =
+            self.watcher.watched().iter().map(|one| one.namespace.cookie).collect();
+        cookies.into_iter().try_for_each(|cookie| self.watcher.switch(cookie, false))
+    }
+
     /// Runs until a signal comes, `limit` has passed, or all watched namespaces have ended.
     ///
     /// # Errors
@@ -121,6 +132,7 @@ impl Service {
             }
             if ticked.elapsed() >= TICK_INTERVAL {
                 ticked = Instant::now();
+                self.show_statistics()?;
                 audience.tick(&self.watcher)?;
             }
         }
@@ -158,6 +170,10 @@ impl Service {
         for (cookie, packet) in packets {
             let Some(watched) = self.watcher.find(*cookie) else { continue };
             audience.packet(watched, packet, offset)?;
+            let files = self.sockets.iter_mut().filter(|socket| socket.cookie == *cookie);
+            for files in files.filter_map(|socket| socket.files.as_mut()) {
+                files.tell(&text::line(packet, offset));
+            }
             for reader in self.readers.iter_mut().filter(|reader| reader.cookie == *cookie) {
                 let line = match reader.json {
                     true => text::json_line(packet, &watched.namespace.name, offset),
@@ -167,6 +183,18 @@ impl Service {
             }
         }
         self.readers.retain_mut(Reader::flush);
+        Ok(())
+    }
+
+    /// Writes the files of statistics anew.
+    fn show_statistics(&self) -> Result<(), PacketsError> {
+        for socket in &self.sockets {
+            let Some(files) = &socket.files else { continue };
+            let Some(watched) = self.watcher.find(socket.cookie) else { continue };
+            let counters = self.watcher.counters(socket.cookie)?;
+            // An error means that the container is gone.
+            let _ = files.show(&text::aggregate(watched, counters, true).to_string());
+        }
         Ok(())
     }
 

@@ -103,6 +103,11 @@ impl Experiment {
         apart(py, || self.0.progress(timeline))
     }
 
+    fn step(&self, py: Python, moves: Vec<(String, i64)>) -> NativeResult<()> {
+        let moves: Vec<_> = moves.iter().map(|(who, nanos)| (&**who, Span(*nanos))).collect();
+        apart(py, || self.0.step(&moves))
+    }
+
     fn reset(&self, py: Python, timeline: u32) -> NativeResult<()> {
         apart(py, || self.0.reset(timeline))
     }

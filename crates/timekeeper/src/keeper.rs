@@ -1,12 +1,13 @@
 //! The work of TimeKeeper's functions, in Rust's types.
 
+use std::collections::{BTreeMap, HashMap};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lorentz_embed::{
-    real_wall_clock, simplest_ratio, Container, Error, ErrorKind, Experiment, ExperimentOptions,
-    Owner, Phase, Rate, Result, Span, Target, WallTime,
+    real_wall_clock, simplest_ratio, AttachOptions, Container, Error, ErrorKind, Experiment,
+    ExperimentOptions, Owner, Phase, Rate, Result, Span, Target, WallTime,
 };
 
 /// The name of the user's one experiment.
@@ -42,7 +43,7 @@ pub fn rate_of(dilation: f64) -> Result<Rate> {
     Ok(if dilation < 0.0 { tdf } else { tdf.inverse() })
 }
 
-/// Sets the TDF of the container of `who`, which is a name or a process id.
+/// Sets the TDF of the container of `who`, which is a name, also of LXC's, or a process id.
 ///
 /// A process in real time is attached, with its descendants if `tree` is true. For a process in virtual time, `tree` attaches
 /// those of its descendants that are in real time.
@@ -52,7 +53,7 @@ pub fn rate_of(dilation: f64) -> Result<Rate> {
 /// A wrong TDF; no such container or process; a container whose clock cannot be changed.
 pub fn dilate(who: &str, dilation: f64, tree: bool) -> Result<()> {
     let rate = rate_of(dilation)?;
-    if dilation == 0.0 && Container::look_for(who)?.is_none() {
+    if dilation == 0.0 && look_for(who)?.is_none() {
         return Ok(());
     }
     let container = find(who, tree)?;
@@ -77,7 +78,7 @@ pub fn freeze(who: &str, tree: bool) -> Result<()> {
 ///
 /// The process is in no container, or its container is in an experiment.
 pub fn unfreeze(who: &str) -> Result<()> {
-    let container = Container::find(who)?;
+    let container = Container::find(name_here(who))?;
     container.unfreeze(None)?;
     container.continue_stopped()
 }
@@ -112,7 +113,7 @@ pub fn leap_to(who: &str, other: &str) -> Result<()> {
 ///
 /// There is no such container or process.
 pub fn time_of(who: &str) -> Result<WallTime> {
-    match Container::look_for(who)? {
+    match look_for(who)? {
         Some(container) => Ok(container.reading()?.wall),
         None => real_wall_clock(),
     }
@@ -124,13 +125,17 @@ pub fn time_of(who: &str) -> Result<WallTime> {
 ///
 /// There is no such container, or it has no process.
 pub fn pid_of(name: &str) -> Result<u32> {
-    let found = Container::look_for(name)?.filter(|container| container.name() == name);
-    let found = found.ok_or_else(|| {
+    let unknown = || {
         Error::new(
             ErrorKind::NotFound,
-            format!("{name}: no such container; expected one that 'lorentz ps' shows"),
+            format!("{name}: no such container; expected one that 'lorentz ps' shows, or one of LXC that runs"),
         )
-    })?;
+    };
+    if let Some(pid) = Container::lxc_process(name) {
+        return Ok(pid);
+    }
+    let found = look_for(name)?.filter(|container| container.name() == name);
+    let found = found.ok_or_else(unknown)?;
     let pids = found.pids()?;
     let none = || Error::new(ErrorKind::NotFound, format!("{name}: has no process"));
     pids.into_iter().min().ok_or_else(none)
@@ -183,9 +188,10 @@ pub fn set_timeslice(real_nanos: i64) -> Result<()> {
 ///
 /// As [`freeze`].
 pub fn add_to_experiment(who: &str, timeline: i32) -> Result<()> {
+    // A wrong name leaves no experiment.
+    let container = find(who, true)?;
     HAS_ADDED.store(true, Ordering::Relaxed);
     let experiment = existing_or_new()?;
-    let container = find(who, true)?;
     let rate = container.reading()?.rate;
     match experiment.add(container.name(), rate, u32::try_from(timeline).ok()) {
         Err(error) if error.kind == ErrorKind::Ended => {
@@ -248,7 +254,39 @@ pub fn set_interval(who: &str, micros: i64, timeline: i32) -> Result<()> {
         )));
     }
     let interval = Span(micros.saturating_mul(1_000));
-    experiment.set_interval(who, interval, Some(number_of(timeline)?))
+    let (timeline, name) = (number_of(timeline)?, experiment.named(name_here(who))?);
+    let waits = with_simulated(|all| {
+        let kept = all.get_mut(&timeline).and_then(|intervals| intervals.get_mut(&name));
+        kept.map(|kept| *kept = Some(interval)).is_some()
+    });
+    if waits {
+        return Ok(());
+    }
+    experiment.set_interval(&name, interval, Some(timeline))?;
+    // From the next call on it may wait for the progress.
+    with_simulated(|all| all.get_mut(&timeline).map(|intervals| intervals.insert(name, None)));
+    Ok(())
+}
+
+/// Intervals by the containers' names: `None` if the experiment knows of it.
+type Intervals = BTreeMap<String, Option<Span>>;
+
+/// The timelines that this process moves, with the intervals that its next progress takes along: a simulator that sets all of them
+/// anew at each step has one exchange with the experiment, and not one for each. Only containers wait that have followed the
+/// timeline before, so that a wrong one is refused at once.
+static SIMULATED: Mutex<Option<(u32, Timelines)>> = Mutex::new(None);
+
+type Timelines = HashMap<u32, Intervals>;
+
+/// Calls `work` with the map of [`SIMULATED`]. A child does not take over its parent's.
+fn with_simulated<T>(work: impl FnOnce(&mut Timelines) -> T) -> T {
+    let mut simulated = SIMULATED.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = process::id();
+    let (_, timelines) = match &mut *simulated {
+        Some(known) if known.0 == own => known,
+        other => other.insert((own, HashMap::new())),
+    };
+    work(timelines)
 }
 
 /// Moves all containers on `timeline` by their intervals. They arrive exactly, with or without force.
@@ -257,7 +295,24 @@ pub fn set_interval(who: &str, micros: i64, timeline: i32) -> Result<()> {
 ///
 /// The calls come in a wrong order, or no container follows the timeline.
 pub fn progress(timeline: i32) -> Result<()> {
-    existing("progress")?.progress(number_of(timeline)?)
+    let (experiment, timeline) = (existing("progress")?, number_of(timeline)?);
+    let kept: Vec<(String, Span)> = with_simulated(|all| {
+        let intervals = all.entry(timeline).or_default().iter_mut();
+        intervals.filter_map(|(name, kept)| Some((name.clone(), kept.take()?))).collect()
+    });
+    let named: Vec<(&str, Span)> = kept.iter().map(|(name, span)| (&**name, *span)).collect();
+    match experiment.progress_with(timeline, &named) {
+        Err(error) if !named.is_empty() && error.kind == ErrorKind::Refused => {
+            // One of them has ended, or left, since its interval was set; the others move.
+            for (name, interval) in named {
+                if experiment.set_interval(name, interval, Some(timeline)).is_err() {
+                    with_simulated(|all| all.get_mut(&timeline).map(|known| known.remove(name)));
+                }
+            }
+            experiment.progress(timeline)
+        }
+        done => done,
+    }
 }
 
 /// Drops the intervals of a timeline.
@@ -266,7 +321,10 @@ pub fn progress(timeline: i32) -> Result<()> {
 ///
 /// As [`progress`].
 pub fn reset(timeline: i32) -> Result<()> {
-    existing("reset")?.reset(number_of(timeline)?)
+    let timeline = number_of(timeline)?;
+    existing("reset")?.reset(timeline)?;
+    with_simulated(|all| all.remove(&timeline));
+    Ok(())
 }
 
 /// Ends the experiment; its containers go on by themselves.
@@ -288,8 +346,28 @@ fn number_of(timeline: i32) -> Result<u32> {
     u32::try_from(timeline).map_err(|_| negative())
 }
 
+/// The name that a container has here. A container of LXC may have its directory before it: `/srv/lxc/web`.
+fn name_here(who: &str) -> &str {
+    who.rsplit('/').next().unwrap_or(who)
+}
+
+/// Finds the container of `who`; `None` if that is a process, or a container of LXC, in real time.
+fn look_for(who: &str) -> Result<Option<Container>> {
+    match Container::look_for(name_here(who)) {
+        Err(error) if error.kind == ErrorKind::NotFound => {
+            Container::lxc_process(who).map(|_| None).ok_or(error)
+        }
+        found => found,
+    }
+}
+
 fn find(who: &str, tree: bool) -> Result<Container> {
-    let container = Container::find_or_attach(who, tree)?;
+    let how = AttachOptions { for_experiment: true, ..AttachOptions::default() };
+    let container = match look_for(who)? {
+        Some(container) => container,
+        None if who.parse::<u32>().is_err() => Container::attach_lxc(who, &how)?,
+        None => Container::find_or_attach(who, tree)?,
+    };
     if let (true, Ok(pid)) = (tree, who.parse()) {
         container.attach_descendants(pid)?;
     }
@@ -319,6 +397,7 @@ fn know(experiment: Experiment) -> Arc<Experiment> {
 }
 
 fn forget() {
+    with_simulated(HashMap::clear);
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).take();
 }
 

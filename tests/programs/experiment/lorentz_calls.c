@@ -10,6 +10,17 @@ static lorentz_experiment *experiment;
 
 static int is(const char *one, const char *other) { return !strcmp(one, other); }
 
+/* `who` is one container, or two with a comma between. */
+static int step(const char *who, long long a, long long b) {
+    char names[256];
+    snprintf(names, sizeof names, "%s", who ? who : "");
+    char *comma = strchr(names, ',');
+    if (comma) *comma = 0;
+    const char *containers[] = {names, comma ? comma + 1 : NULL};
+    const int64_t intervals[] = {a, b};
+    return lorentz_experiment_step(experiment, who ? containers : NULL, intervals, comma ? 2 : 1);
+}
+
 static int on_experiment(const char *what, const char *who, double tdf, long long a, long long b) {
     lorentz_settings settings = {.timeslice_ns = a, .end_with_process = b == 1};
     if (is(what, "create")) return lorentz_experiment_create(who, tdf ? NULL : &settings, &experiment);
@@ -24,6 +35,7 @@ static int on_experiment(const char *what, const char *who, double tdf, long lon
     if (is(what, "pause")) return lorentz_experiment_pause(experiment);
     if (is(what, "stop")) return lorentz_experiment_stop(experiment);
     if (is(what, "set_interval")) return lorentz_experiment_set_interval(experiment, who, a, b);
+    if (is(what, "experiment-step")) return step(who, a, b);
     if (is(what, "progress")) return lorentz_experiment_progress(experiment, a);
     if (is(what, "reset")) return lorentz_experiment_reset(experiment, a);
     if (is(what, "end")) return lorentz_experiment_end(experiment);

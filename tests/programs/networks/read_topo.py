@@ -1,6 +1,6 @@
-"""Prints what a program for Mininet builds, as JSON, as Mininet itself sees it. Starts nothing.
+"""Prints what programs for Mininet build, as Mininet itself sees it: a list in JSON. Starts none.
 
-    python3 read_topo.py PROGRAM
+    python3 read_topo.py PROGRAM...
 
 Mininet is that of PyPI. Each option must be an argument that Mininet's own class has.
 """
@@ -79,4 +79,4 @@ def read(program: str) -> dict:
 
 
 if __name__ == "__main__":
-    json.dump(read(sys.argv[1]), sys.stdout)
+    json.dump([read(program) for program in sys.argv[1:]], sys.stdout)

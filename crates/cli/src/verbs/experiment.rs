@@ -1,5 +1,6 @@
 //! `experiment`: many containers, one virtual time.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::thread::sleep;
 use std::time::Duration;
@@ -13,10 +14,13 @@ use lorentz_experiment::{
 };
 use serde_json::{json, Value};
 
-use crate::experiment_args::{Add, Create, ExperimentVerb, Populate, StatusArgs};
+use crate::experiment_args::{
+    Add, ContainerMove, Create, ExperimentVerb, Populate, StatusArgs, StepMoves,
+};
 use crate::print;
 use crate::print_experiment;
 use crate::verbs::guard;
+use crate::wrong_input::WrongInput;
 
 /// Does what was asked.
 pub fn dispatch(verb: &ExperimentVerb) -> anyhow::Result<i32> {
@@ -43,6 +47,7 @@ pub fn dispatch(verb: &ExperimentVerb) -> anyhow::Result<i32> {
             experiment.set_interval(&container, args.interval, args.timeline)?;
         }
         Verb::Progress(args) => open(&args.name)?.progress(args.timeline)?,
+        Verb::Step(args) => step(&state, args)?,
         Verb::Reset(args) => open(&args.name)?.reset(args.timeline)?,
         Verb::Status(args) => status(&state, args)?,
         Verb::Rm(one) => rm(&state, &one.name)?,
@@ -59,6 +64,17 @@ fn create(state: &StateDir, args: &Create) -> anyhow::Result<()> {
         most: args.most,
     };
     experiment::create(state, &args.name, &wanted)
+}
+
+fn step(state: &StateDir, args: &StepMoves) -> anyhow::Result<()> {
+    let mut experiment = Experiment::open(state, &args.name)?;
+    let mut moves = BTreeMap::new();
+    for ContainerMove { container, by } in &args.moves {
+        if moves.insert(named(state, container)?, by.0).is_some() {
+            return Err(WrongInput(format!("{container}: is named twice")).into());
+        }
+    }
+    experiment.step(moves)
 }
 
 fn add(state: &StateDir, args: &Add) -> anyhow::Result<()> {

@@ -44,8 +44,16 @@ fn serve(args: &Serve) -> anyhow::Result<i32> {
     if args.at.is_some() && args.measure.targets.len() > 1 {
         return Err(WrongInput("--at: expected one namespace".into()).into());
     }
-    let place = args.at.clone().map_or(SocketLocation::Inside, SocketLocation::At);
-    start(&args.measure, &place)?.run(limit(&args.measure), &mut Nobody)?;
+    let place = match &args.at {
+        Some(path) => SocketLocation::At(path.clone()),
+        None if args.files => SocketLocation::InsideWithFiles,
+        None => SocketLocation::Inside,
+    };
+    let mut service = start(&args.measure, &place)?;
+    if args.paused {
+        service.pause()?;
+    }
+    service.run(limit(&args.measure), &mut Nobody)?;
     Ok(0)
 }
 
