@@ -18,6 +18,9 @@ from framework.containers import rootfs, wait_for_watch
 from framework.linked import environment
 from framework.running import Inside
 
+#: As in test_newcomers.py.
+pytestmark = pytest.mark.alone
+
 AT = "2038-01-19"
 TIMEOUT = 30
 
@@ -58,7 +61,7 @@ class Lxc:
 
 
 @pytest.fixture
-def lxc(tmp_path, only_newcomers) -> Lxc:
+def lxc(tmp_path) -> Lxc:
     needs.feature("newcomers")
     return Lxc(tmp_path)
 

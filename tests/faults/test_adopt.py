@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
+import resource
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -234,6 +236,21 @@ def test_no_signal_is_lost():
         seen = inside.line(ev="signals")
     assert seen["sent"] == seen["came"] > 0
     assert (seen["in_order"], seen["trapped"]) == (1, 1)
+
+
+def test_a_full_queue_of_signals_is_waited_for():
+    """Any program of the user may fill it: the kernel counts the pending signals of all."""
+    with shell() as inside:
+        inside.line(ev="ready")
+        (pid,) = inside.shown()["pids"]
+        inside.kill_monitor()
+        before = resource.prlimit(pid, resource.RLIMIT_SIGPENDING, (0, resource.RLIM_INFINITY))
+        give = functools.partial(resource.prlimit, pid, resource.RLIMIT_SIGPENDING, before)
+        later = threading.Timer(0.5, give)
+        later.start()
+        assert adopt(inside) == [pid]
+        later.join()
+        assert executes(inside, 1)
 
 
 def test_a_thread_executes_a_program_while_its_process_is_adopted():

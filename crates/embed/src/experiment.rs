@@ -337,7 +337,11 @@ impl Experiment {
         }
     }
 
-    /// Returns the name of the container that a name or process id stands for.
+    /// Returns the name of the container that a name or process id stands for. A name need not be one of the experiment's.
+    ///
+    /// # Errors
+    ///
+    /// The process is in no container.
     pub fn named(&self, text: &str) -> Result<String> {
         let Ok(pid) = text.parse::<u32>() else { return Ok(text.to_string()) };
         if let Some(known) = self.known().get(&pid) {

@@ -49,7 +49,7 @@ pub enum Adoption {
     Supervised,
     /// The process has ended.
     Ended,
-    /// No thread of the process could run its handler in time. The next try may succeed.
+    /// No thread of the process could run its handler in time, or be sent the signal. The next try may succeed.
     Busy,
 }
 
@@ -269,7 +269,13 @@ impl Tracee {
         }
         // Each signal would add a filter.
         if !adopter.asked.contains(&self.thread) || !is_pending(self.thread, CLOCK_CHANGE) {
-            self.send_signal(adopter.no_new_privs)?;
+            match self.send_signal(adopter.no_new_privs) {
+                // The user's queue of signals is full: any of the user's programs may have filled it.
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
+                    return Ok(Outcome::Busy)
+                }
+                sent => sent?,
+            }
             adopter.asked.insert(self.thread);
         }
         adopter.monitor.stop_for_test(Failpoint::AdoptSignalled);

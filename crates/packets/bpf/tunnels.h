@@ -13,7 +13,8 @@
 #define MAX_TUNNEL_HEADERS 320
 #define KINDS 8
 
-// Kinds of devices that were met: the address of their operations. The lowest bit is set if they are tunnels.
+// Kinds of devices that were met: the address of their operations. The lowest bit is set if they are tunnels. Race: two processors
+// may fill one place. The later kind stays, and the other one takes the next place.
 __u64 device_kinds[KINDS];
 
 static __u64 kind_of_device(const struct net_device *dev)
