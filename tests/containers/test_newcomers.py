@@ -15,8 +15,8 @@ from framework import build, lorentz, needs
 from framework.containers import Bundle, has_watch, rootfs, wait, wait_for_watch
 from framework.running import Inside, Native
 
-#: The kernel holds a newcomer for 20 ms at most, one at a time on two processors. Who has not been
-#: received by then begins in the host's time.
+#: The kernel holds a newcomer for 20 ms at most, one at a time on two processors. One that the
+#: monitor has not received by then begins in the host's time.
 pytestmark = pytest.mark.alone
 
 SLEEPER = ["sleep", "1000000"]

@@ -244,7 +244,8 @@ def test_a_full_queue_of_signals_is_waited_for():
         inside.line(ev="ready")
         (pid,) = inside.shown()["pids"]
         inside.kill_monitor()
-        before = resource.prlimit(pid, resource.RLIMIT_SIGPENDING, (0, resource.RLIM_INFINITY))
+        before = resource.prlimit(pid, resource.RLIMIT_SIGPENDING)
+        resource.prlimit(pid, resource.RLIMIT_SIGPENDING, (0, before[1]))
         give = functools.partial(resource.prlimit, pid, resource.RLIMIT_SIGPENDING, before)
         later = threading.Timer(0.5, give)
         later.start()
