@@ -6,6 +6,8 @@ import pytest
 from framework import checkpoints, lorentz, steps
 from framework.containers import Bundle, runtime
 
+pytestmark = pytest.mark.patient
+
 LOOP = ["sh", "-c", "while :; do usleep 100000; done"]
 
 

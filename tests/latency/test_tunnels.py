@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import pytest
-from framework.latency import OVERLAY, Network, Watch, check_covered, check_pairs, matched
+from framework.latency import OVERLAY, Network, Watch, check_covered, check_pairs
+
+pytestmark = pytest.mark.patient
 
 COUNT = 200
 
 
-@pytest.mark.parametrize("underlay", [4, 6])
+@pytest.fixture(scope="module", params=[4, 6])
+def tunnelled(request):
+    """A tunnel through packets of IPv4, or IPv6."""
+    with Network() as network:
+        network.tunnel(request.param)
+        network.serve("udp")
+        network.serve("tcp")
+        yield network
+
+
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("protocol", ["raw", "udp", "tcp"])
-def test_each_packet_through_vxlan(protocol, family, underlay):
-    with Network() as network:
-        network.tunnel(underlay)
-        if protocol != "raw":
-            network.serve(protocol)
-        with Watch(network, "--json") as watch:
-            exchanges = network.probe(protocol, family, to=OVERLAY[family], count=COUNT)
-            packets = watch.stop()
-        assert len(exchanges) == COUNT
-        if protocol != "tcp":
-            check_pairs(packets, exchanges)
-        check_covered(packets, COUNT)
+def test_each_packet_through_vxlan(tunnelled, protocol, family):
+    with Watch(tunnelled, "--json") as watch:
+        exchanges = tunnelled.probe(protocol, family, to=OVERLAY[family], count=COUNT)
+        packets = watch.stop()
+    assert len(exchanges) == COUNT
+    if protocol != "tcp":
+        check_pairs(packets, exchanges)
+    check_covered(packets, COUNT)
 
 
 def test_a_tunnel_in_a_namespace_of_its_own():
@@ -36,13 +43,11 @@ def test_a_tunnel_in_a_namespace_of_its_own():
         check_covered(packets, COUNT)
 
 
-def test_one_container_has_both_ways():
+def test_one_container_has_both_ways(tunnelled):
     """The tunnel has packets of the one, and the masquerade changes those of the other."""
-    with Network() as network:
-        network.tunnel()
-        with Watch(network, "--json") as watch:
-            tunnelled = network.probe("raw", to=OVERLAY[4], count=COUNT, first=1)
-            plain = network.probe("raw", count=COUNT, first=10001)
-            packets = watch.stop()
-        check_pairs(packets, tunnelled + plain)
-        assert {len(matched(packets, way)) <= 2 * COUNT for way in ("egress", "ingress")} == {True}
+    with Watch(tunnelled, "--json") as watch:
+        inner = tunnelled.probe("raw", to=OVERLAY[4], count=COUNT, first=1)
+        plain = tunnelled.probe("raw", count=COUNT, first=10001)
+        packets = watch.stop()
+    check_pairs(packets, inner + plain)
+    check_covered(packets, 2 * COUNT)

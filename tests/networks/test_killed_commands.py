@@ -8,6 +8,8 @@ import pytest
 from framework import lorentz, needs, steps
 from framework.networks import Lab, pair
 
+pytestmark = pytest.mark.patient
+
 
 @pytest.fixture(autouse=True)
 def _needs():
