@@ -54,9 +54,10 @@ static void must(int result, const char *what)
 
 static void start(struct node *node, const char *role, const char *count)
 {
-	int in[2], out[2];
+	int in[2], out[2], begun[2];
+	char nothing;
 
-	if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
+	if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC) || pipe2(begun, O_CLOEXEC))
 		exit(1);
 	node->pid = fork();
 	if (node->pid == 0) {
@@ -67,6 +68,11 @@ static void start(struct node *node, const char *role, const char *count)
 	}
 	close(in[0]);
 	close(out[1]);
+	/* Ends when the program is executed: until then the process is not the one to bring in. */
+	close(begun[1]);
+	while (read(begun[0], &nothing, 1) < 0 && errno == EINTR)
+		;
+	close(begun[0]);
 	node->in = in[1];
 	node->out = out[0];
 	fcntl(node->out, F_SETFL, O_NONBLOCK);
@@ -143,7 +149,9 @@ int main(int argc, char **argv)
 
 	start(&nodes[0], "asks", requests);
 	start(&nodes[1], "answers", "");
-	must(lorentz_experiment_create("exchange", NULL, &experiment), "create");
+	/* Nothing is left of it if this program fails. */
+	const lorentz_settings settings = {.end_with_process = 1};
+	must(lorentz_experiment_create("exchange", &settings, &experiment), "create");
 	for (int i = 0; i < 2; i++)
 		must(lorentz_experiment_add(experiment, lorentz_pid(nodes[i].pid), 1, TIMELINE), "add");
 	must(lorentz_experiment_synchronize(experiment), "synchronize");
