@@ -139,9 +139,9 @@ class Container:
     def dilate(self, tdf: Tdf, *, at: HostTime | None = None) -> None:
         """Changes the TDF: at once, or when the host's wall clock shows `at`.
 
-        A change drops announced changes that begin later. Raises WrongInputError if `at` is past,
-        and RefusedError for a container in an experiment: use Experiment.dilate. All this holds for
-        freeze, unfreeze, leap and step, too.
+        In an experiment: from the next round on; with `at`, RefusedError. A change drops announced
+        changes that begin later. Raises WrongInputError if `at` is past. freeze, unfreeze, leap and
+        step are the same, but raise RefusedError for every container in an experiment.
         """
         _native.dilate(self.name, tdf_text(tdf), host_time_text(at))
 

@@ -23,7 +23,7 @@ def test_a_runtime_that_is_killed_leaves_nothing_behind_a_delete(verb, call):
             words[2:2] = ["--detach", "--image-path", "saved"]
 
         def attempt(count: int) -> int:
-            return steps.status_at(call, count, words, bundle.folder, bundle.tag, all=False)
+            return steps.status_at(call, count, words, bundle.folder, bundle.tag, children=False)
 
         for status in steps.until_unharmed(attempt):
             log = (bundle.folder / "log").read_text()

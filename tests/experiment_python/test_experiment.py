@@ -129,6 +129,16 @@ def test_a_step_moves_each_by_its_own_time():
         assert containers[0].time().monotonic_ns - begin[0] == 1_250_000
 
 
+def test_a_members_tdf_is_changed_by_either_name():
+    with Experiment() as experiment, spin() as program:
+        container = experiment.add(program.pid, tdf=2)
+        for change, tdf in ((container.dilate, 3), (lambda n: experiment.dilate(container, n), 4)):
+            change(tdf)
+            assert [one.tdf for one in experiment.status().containers] == [tdf]
+        with pytest.raises(RefusedError):
+            container.dilate(5, at=datetime.now(timezone.utc) + timedelta(hours=1))
+
+
 def test_two_threads_move_two_timelines():
     with Experiment() as experiment, spin() as busy, Native(["sleep", "1000"]) as idle:
         experiment.add(busy.pid, timeline=0)

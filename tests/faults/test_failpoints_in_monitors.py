@@ -4,17 +4,20 @@ change. It is killed there, signalled, or stands still."""
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import time
 from collections.abc import Iterator
 
+import pytest
 from framework import build, lorentz, processes
-from framework.failpoints import Faulty
+from framework.failpoints import Faulty, Points, session
 from framework.points import (
     AT_ONCE,
     EACH,
     EINTR,
+    WAYS,
     Place,
     at_each,
     beside,
@@ -27,8 +30,11 @@ from framework.points import (
     wait_until_it_waits,
     works,
 )
+from framework.running import Native
 
 # Execs
+
+EXECS = [point for point, ways in WAYS.items() if any(way.kind == "exec" for way in ways)]
 
 
 def shell(script: str) -> Faulty:
@@ -92,6 +98,38 @@ def test_a_change_in_the_midst_of_an_exec_ends_nobody(place):
         inside.points.release(place.point)
         inside.line(timeout=AT_ONCE, ev="done")
         inside.succeed()
+
+
+@pytest.mark.parametrize("point", EXECS)
+def test_a_program_is_shown_while_it_is_executed(point):
+    with shell("exec sleep 1000") as inside:
+        inside.line(ev="ready")
+        before = inside.shown()["pids"]
+        inside.points.arm(point)
+        inside.close_stdin()
+        inside.points.wait(point)
+        assert inside.shown()["pids"] == before
+        inside.points.release(point)
+
+
+@pytest.mark.parametrize("point", EXECS)
+def test_an_attached_process_is_found_while_it_executes_a_program(point):
+    """It has the new program's memory, in which the clock is not mapped yet. No ancestor of it is
+    known."""
+    name = f"executes-{point}"
+    with Native(["sh", "-c", "read -r _; exec sleep 1000"], stdin=True) as program:
+        lorentz.ok("attach", str(program.pid), "--name", name, session=session())
+        clock = Points(session().state_dir() / name / "clock")
+        clock.arm(point)
+        program.process.stdin.write(b"\n")
+        program.process.stdin.flush()
+        try:
+            clock.wait(point)
+            found = lorentz.call("time", str(program.pid), "--json", session=session())
+        finally:
+            clock.release_all()
+        assert found.returncode == 0, found.stderr
+        assert json.loads(found.stdout)["name"] == name
 
 
 # A wall clock that is set

@@ -19,12 +19,14 @@ CALLS = ["flock", "mkdir", "rename", "renameat2", "clone"]
 KILLED = 128 + signal.SIGKILL
 
 
-def status_at(call: str, count: int, command: list[str], folder: Path, tag: str, all: bool) -> int:
-    """Runs `command` in `folder`, killed at its `count`th system call `call`, and with `all` each
-    of the processes that it starts at theirs. Returns the command's status as a shell has it."""
+def status_at(
+    call: str, count: int, command: list[str], folder: Path, tag: str, children: bool
+) -> int:
+    """Runs `command` in `folder`, killed at its `count`th system call `call`, and with `children`
+    each of the processes that it starts at theirs. Returns its status as a shell has it."""
     assert shutil.which("strace"), "tests/packages.txt names it"
     kill = f"inject={call}:signal=SIGKILL:when={count}"
-    strace = ["strace", *(["-f"] if all else []), "-o", "/dev/null"]
+    strace = ["strace", *(["-f"] if children else []), "-o", "/dev/null"]
     strace += ["-e", f"trace={call}", "-e", kill]
     # Its processes in the background go on under strace, so the end of strace says nothing.
     told = folder / f"status-{call}-{count}"
@@ -33,7 +35,7 @@ def status_at(call: str, count: int, command: list[str], folder: Path, tag: str,
     with (folder / "log").open("w") as log:
         traced = subprocess.Popen(
             ["sh", "-c", script, "sh", *strace, *command]
-            if not all
+            if not children
             else [*strace, "sh", "-c", script, "sh", *command],
             cwd=folder,
             stdin=subprocess.DEVNULL,

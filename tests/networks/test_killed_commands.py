@@ -35,7 +35,7 @@ def test_a_killed_up_tells_and_leaves_nothing_behind_a_down(rounds, call):
     words = [*lorentz.session.command(), "up", str(lab.file)]
     try:
         for status in steps.until_unharmed(
-            lambda count: steps.status_at(call, count, words, folder, lab.tag, all=True)
+            lambda count: steps.status_at(call, count, words, folder, lab.tag, children=True)
         ):
             is_told = status == steps.KILLED or (folder / "log").read_text().count("\n") == 1
             assert status == 0 or is_told, (status, (folder / "log").read_text())
@@ -55,7 +55,7 @@ def test_a_killed_down_is_finished_by_another(call):
 
     def attempt(count: int) -> int:
         assert lab.up().returncode == 0
-        return steps.status_at(call, count, words, folder, lab.tag, all=False)
+        return steps.status_at(call, count, words, folder, lab.tag, children=False)
 
     try:
         for status in steps.until_unharmed(attempt):

@@ -44,8 +44,7 @@ def is_gone(lab: Lab) -> bool:
 
 def test_nodes_are_apart_and_on_one_clock():
     with Lab("tdf: 4\n" + pair("delay: 1ms")) as lab:
-        # A node's program may just be about to begin.
-        lab.wait_until(lambda: len(namespaces_of(lab)) == 2, "a namespace for each")
+        assert len(namespaces_of(lab)) == 2
         assert str(Path("/proc/self/ns/net").readlink()) not in namespaces_of(lab)
         for node in "ab":
             assert lab.run(node, "hostname").strip() == node

@@ -171,9 +171,9 @@ impl<'a> BundleRestore<'a> {
         self.plan.checkpoint()
     }
 
-    /// Restores the container under the name `name`. The bundle stands in its record from the first moment, and how it receives
-    /// newcomers: whoever finds a container that was left half made knows whose it is. `enter` puts a process into its control groups; `own_group` says whether none of
-    /// these has a freezer of version 2. The caller must have one thread only.
+    /// Restores the container under the name `name`. `bundle` stands in its record from the first moment, so that one that was left
+    /// half made is known. `enter` puts a process into its control groups; `own_group` says whether none of these has a freezer of
+    /// version 2. The caller must have one thread only.
     ///
     /// # Errors
     ///
@@ -182,7 +182,8 @@ impl<'a> BundleRestore<'a> {
         &self,
         state: &StateDir,
         name: &str,
-        (bundle, newcomers): (&Bundle, Newcomers),
+        bundle: &Bundle,
+        newcomers: Newcomers,
         own_group: bool,
         enter: &dyn Fn(u32) -> anyhow::Result<()>,
     ) -> anyhow::Result<RestoredBundle> {

@@ -10,6 +10,7 @@ use lorentz_container::{
 use lorentz_control::host_time::{self, HostMoment};
 use lorentz_control::processes::{self, Process};
 use lorentz_control::{CgroupPlace, Clock, ClockChange, ClockOptions, HostNow, Reading, Target};
+use lorentz_experiment as experiment;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
@@ -190,15 +191,17 @@ impl Container {
         Ok(self.0.clock()?.reading())
     }
 
-    /// Changes the rate of the container's clock: at once, or when the host's wall clock shows `at`.
+    /// Changes the rate of the container's clock: at once, or when the host's wall clock shows `at`. In an experiment the rate holds
+    /// from the next round on.
     ///
     /// # Errors
     ///
-    /// An experiment moves the clock, the clock cannot be changed, the container is gone, or `at` is past.
+    /// The clock cannot be changed, the container is gone, or `at` is past. For a container in an experiment, `at` is given, or the
+    /// experiment has ended.
     pub fn dilate(&self, rate: Rate, at: Option<WallTime>) -> Result<()> {
         check_outside()?;
         let at = at.map(instant).transpose()?;
-        self.change("dilate", &self.0.clock_to_change()?, ClockChange::Dilate(rate), at)
+        Ok(experiment::dilate(&StateDir::open()?, &self.0, rate, at).map(drop)?)
     }
 
     /// Stops the container's clock, and its tasks if it has a control group: at once, or when the host's wall clock shows `at`.
@@ -206,7 +209,7 @@ impl Container {
     ///
     /// # Errors
     ///
-    /// As [`Container::dilate`].
+    /// An experiment moves the clock, the clock cannot be changed, the container is gone, or `at` is past.
     pub fn freeze(&self, at: Option<WallTime>) -> Result<()> {
         check_outside()?;
         match at.map(instant).transpose()? {
@@ -221,7 +224,7 @@ impl Container {
     ///
     /// # Errors
     ///
-    /// As [`Container::dilate`].
+    /// As [`Container::freeze`].
     pub fn unfreeze(&self, at: Option<WallTime>) -> Result<()> {
         check_outside()?;
         let Some(at) = at.map(instant).transpose()? else {
@@ -235,7 +238,7 @@ impl Container {
     ///
     /// # Errors
     ///
-    /// As [`Container::dilate`]; also for a target in the container's past.
+    /// As [`Container::freeze`]; also for a target in the container's past.
     pub fn leap(&self, target: Target, at: Option<WallTime>) -> Result<()> {
         check_outside()?;
         let at = at.map(instant).transpose()?;
@@ -248,7 +251,7 @@ impl Container {
     ///
     /// # Errors
     ///
-    /// As [`Container::dilate`]; also for a target before 1970.
+    /// As [`Container::freeze`]; also for a target before 1970.
     pub fn step(&self, target: Target, at: Option<WallTime>) -> Result<()> {
         check_outside()?;
         let at = at.map(instant).transpose()?;

@@ -1,6 +1,6 @@
 //! Experiments, which several threads may use at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -232,7 +232,7 @@ impl Experiment {
     ///
     /// As of both. No interval is set then, and nothing moves.
     pub fn progress_with(&self, timeline: u32, intervals: &[(&str, Span)]) -> Result<()> {
-        let intervals = self.spans_of(intervals)?;
+        let intervals = self.all_named(intervals)?;
         self.ask(|client| client.progress_with(timeline, intervals))
     }
 
@@ -244,24 +244,12 @@ impl Experiment {
     /// The experiment is not synchronized or runs by itself; a container is not in it, or is under way already. Nothing moves
     /// then.
     pub fn step(&self, moves: &[(&str, Span)]) -> Result<()> {
-        let moves = self.spans_of(moves)?;
+        let moves = self.all_named(moves)?;
         self.ask(|client| client.step(moves))
     }
 
-    /// The spans in ns, by the containers' names.
-    fn spans_of(&self, spans: &[(&str, Span)]) -> Result<BTreeMap<String, i64>> {
-        let mut named = BTreeMap::new();
-        for (container, span) in spans {
-            if *span <= Span::ZERO {
-                return Err(Error::wrong_input(format!(
-                    "{container}: {span}: expected a duration above 0"
-                )));
-            }
-            if named.insert(self.named(container)?, span.0).is_some() {
-                return Err(Error::wrong_input(format!("{container}: is named twice")));
-            }
-        }
-        Ok(named)
+    fn all_named(&self, spans: &[(&str, Span)]) -> Result<Vec<(String, Span)>> {
+        spans.iter().map(|(container, span)| Ok((self.named(container)?, *span))).collect()
     }
 
     /// Drops the intervals of a timeline.
@@ -326,7 +314,7 @@ impl Experiment {
             None => Client::open(&self.state, &self.name)?,
         };
         match request(&mut client) {
-            Err(error) if !error.is::<Refused>() => {
+            Err(error) if !error.is::<Refused>() && !error.is::<ExperimentRefusal>() => {
                 self.idle().clear();
                 Err(Error::new(ErrorKind::Ended, format!("{error:#}")))
             }

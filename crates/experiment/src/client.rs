@@ -5,8 +5,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::Context;
-use lorentz_clock::{Rate, Span, VirtualInstant};
-use lorentz_container::StateDir;
+use lorentz_clock::{Rate, RealInstant, Span, VirtualInstant};
+use lorentz_container::{Container, StateDir};
+use lorentz_control::{ChangeCounts, ClockChange};
 
 use crate::connection::{Connection, ConnectionError};
 use crate::directory;
@@ -22,6 +23,31 @@ pub struct Experiment {
 impl AsFd for Experiment {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
+    }
+}
+
+/// Changes the rate of a container's clock: at once, or at the instant `at`. In an experiment the rate holds from the next round on,
+/// and nothing can be announced.
+///
+/// # Errors
+///
+/// If the clock cannot be changed, the container is gone, or its experiment has ended; for a container in an experiment, if `at` is
+/// given.
+pub fn dilate(
+    state: &StateDir,
+    container: &Container,
+    rate: Rate,
+    at: Option<RealInstant>,
+) -> anyhow::Result<ChangeCounts> {
+    match &container.record().experiment {
+        Some(experiment) if at.is_none() => {
+            Experiment::open(state, experiment)?.dilate(container.name(), rate)?;
+            Ok(ChangeCounts::default())
+        }
+        _ => {
+            let clock = container.clock_to_change()?;
+            clock.change(ClockChange::Dilate(rate), at).context("lorentz dilate")
+        }
     }
 }
 
@@ -171,30 +197,33 @@ impl Experiment {
     ///
     /// [`Refused`] before [`Experiment::synchronize`], or if no container follows `timeline`.
     pub fn progress(&mut self, timeline: u32) -> anyhow::Result<()> {
-        self.progress_with(timeline, BTreeMap::new())
+        self.progress_with(timeline, [])
     }
 
-    /// As [`Experiment::progress`], after setting `intervals`, in ns by the container's name, in the same exchange.
+    /// As [`Experiment::progress`], after setting `intervals` of the containers of these names, in the same exchange.
     ///
     /// # Errors
     ///
-    /// Those of [`Experiment::set_interval`] and [`Experiment::progress`]. No interval is set then, and nothing moves.
+    /// Those of [`Experiment::set_interval`] and [`Experiment::progress`], or a container that is named twice. No interval is set then,
+    /// and nothing moves.
     pub fn progress_with(
         &mut self,
         timeline: u32,
-        intervals: BTreeMap<String, i64>,
+        intervals: impl IntoIterator<Item = (String, Span)>,
     ) -> anyhow::Result<()> {
+        let intervals = nanos_by_name(intervals)?;
         self.ask(&ExperimentRequest::Progress { timeline, intervals }).map(drop)
     }
 
-    /// Moves each of these containers by a time of its own, in ns by the container's name. The others stay. Returns when all have
-    /// arrived.
+    /// Moves each of the containers of these names by a time of its own. The others stay. Returns when all have arrived.
     ///
     /// # Errors
     ///
-    /// [`Refused`] before [`Experiment::synchronize`], if the experiment runs by itself, if one of the containers is not in it or
-    /// is under way already, or for a time that is not above 0. Nothing moves then.
-    pub fn step(&mut self, moves: BTreeMap<String, i64>) -> anyhow::Result<()> {
+    /// [`Refused`] before [`Experiment::synchronize`], if the experiment runs by itself, or if one of the containers is not in it or
+    /// is under way already. [`ExperimentRefusal`] for a time that is not above 0, or a container that is named twice. Nothing moves
+    /// then.
+    pub fn step(&mut self, moves: impl IntoIterator<Item = (String, Span)>) -> anyhow::Result<()> {
+        let moves = nanos_by_name(moves)?;
         self.ask(&ExperimentRequest::Step { moves }).map(drop)
     }
 
@@ -277,4 +306,19 @@ impl Experiment {
             ConnectionError::Json(error) => error.into(),
         }
     }
+}
+
+fn nanos_by_name(
+    spans: impl IntoIterator<Item = (String, Span)>,
+) -> Result<BTreeMap<String, i64>, ExperimentRefusal> {
+    let mut by_name = BTreeMap::new();
+    for (name, span) in spans {
+        if span <= Span::ZERO {
+            return Err(ExperimentRefusal::Interval(span));
+        }
+        if by_name.insert(name.clone(), span.0).is_some() {
+            return Err(ExperimentRefusal::NamedTwice(name));
+        }
+    }
+    Ok(by_name)
 }

@@ -27,6 +27,9 @@ pub enum ExperimentRefusal {
     /// The container follows another timeline.
     #[error("{0}: does not follow timeline {1}")]
     OtherTimeline(String, u32),
+    /// A container is named twice in one request.
+    #[error("{0}: is named twice")]
+    NamedTwice(String),
     /// Another request is moving the container.
     #[error("{0}: is under way by another progress or step")]
     Moving(String),

@@ -53,7 +53,7 @@ mod tasks;
 mod watch;
 mod workers;
 
-pub use client::{Experiment, Joining};
+pub use client::{dilate, Experiment, Joining};
 pub use connection::{Connection, ConnectionError};
 pub use cpus::{Cpus, CpusError};
 pub use error::{Ended, ExperimentRefusal, Refused};

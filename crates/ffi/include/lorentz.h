@@ -82,8 +82,8 @@ typedef struct lorentz_time {
 /* Reads the container's clocks and the host's, of one moment. */
 int lorentz_time(const char *container, lorentz_time_t *time);
 
-/* Changes the container's TDF from now on. No clock jumps, and waits in progress follow. For a container
- * in an experiment this function and the next five are LORENTZ_REFUSED; use lorentz_experiment_dilate(). */
+/* Changes the container's TDF from now on, in an experiment from its next round on. No clock jumps, and waits in
+ * progress follow. For a container in an experiment the next five functions are LORENTZ_REFUSED. */
 int lorentz_dilate(const char *container, double tdf);
 
 /* Freezes the container's time, and its tasks if there is a cgroup v2 freezer; lets both go on. A second

@@ -63,6 +63,7 @@ pub use registration::{register_process, RegistrationSocket};
 pub use restored::{adopted_filter, CpuTimes, RestoredProcess};
 pub use self_registration::{FilteredProcess, SelfRegistration};
 pub use stack::on_ample_stack;
+pub use tracee::tracer_of_process;
 pub use wall::{SetWall, WallChange};
 
 /// The result of this crate's functions.

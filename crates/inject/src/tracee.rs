@@ -20,6 +20,11 @@ pub(crate) fn tracer_of(thread: TracedThread) -> Option<i32> {
     status_of(thread, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
 }
 
+/// Returns the tracer of process `pid`, if it has one. A monitor traces a program while it puts the shim in.
+pub fn tracer_of_process(pid: u32) -> Option<u32> {
+    tracer_of(TracedThread(pid as i32)).and_then(|tracer| u32::try_from(tracer).ok())
+}
+
 /// Whether process `pid` is one of Lorentz's, by its name.
 pub(crate) fn is_of_lorentz(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm"))

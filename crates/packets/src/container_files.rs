@@ -18,6 +18,8 @@ use nix::unistd::{mkfifoat, unlinkat, UnlinkatFlags};
 
 /// Bytes of lines that wait for a reader: what the kernel lets any user have.
 const KEPT: i32 = 1 << 20;
+/// Name of the file of statistics while it is written.
+const DRAFT: &str = ".latency.json.new";
 /// Bytes that make room at once when the lines that nobody reads are too many.
 const DROPPED_AT_ONCE: usize = 1 << 16;
 
@@ -45,7 +47,7 @@ impl ContainerFiles {
 
     /// Replaces the file of statistics.
     pub fn show(&self, statistics: &str) -> io::Result<()> {
-        let draft = OsStr::new(".latency.json.new");
+        let draft = OsStr::new(DRAFT);
         remove(&self.folder, draft);
         // No link that the container has put there is followed.
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
@@ -61,6 +63,7 @@ impl Drop for ContainerFiles {
     fn drop(&mut self) {
         remove(&self.folder, &self.lines_name);
         remove(&self.folder, &self.statistics_name);
+        remove(&self.folder, OsStr::new(DRAFT));
     }
 }
 
@@ -104,9 +107,13 @@ impl LinesFile {
             lost => format!("# {lost} lines lost: read too slowly\n"),
         };
         let text = format!("{note}{line}\n");
+        if self.reader.is_none() && !self.open_reader() {
+            self.lost += 1;
+            return;
+        }
         // The kernel takes a text of this length whole or not at all.
         let mut written = self.writer.write(text.as_bytes());
-        if is_full(&written) && !self.has_other_readers() {
+        if is_full(&written) && !self.has_other_readers() && self.reader.is_some() {
             self.drop_oldest();
             written = self.writer.write(text.as_bytes());
         }
@@ -120,8 +127,15 @@ impl LinesFile {
         let polled = poll(&mut ends, PollTimeout::ZERO);
         let none_is_left =
             ends[0].revents().is_some_and(|events| events.contains(PollFlags::POLLERR));
-        self.reader = again(&self.writer, OpenOptions::new().read(true)).ok();
+        self.open_reader();
         polled.is_err() || !none_is_left
+    }
+
+    /// Opens the file for reading. Returns false if this process may open no more files. Without a reader a write would end the
+    /// process, by SIGPIPE.
+    fn open_reader(&mut self) -> bool {
+        self.reader = again(&self.writer, OpenOptions::new().read(true)).ok();
+        self.reader.is_some()
     }
 
     /// Takes out the oldest lines.

@@ -118,7 +118,7 @@ pub fn restore(runtime_dir: &RuntimeDir, args: &RestoreArgs) -> anyhow::Result<i
     let bundle = bundle(runtime_dir, id, &wanted);
     let names = [wanted.name.as_deref(), Some(id)];
     let restored = describe(runtime_dir, id, &config).and_then(|tasks| {
-        let restored = bring_back(&plan, &tasks, &config, names, (&bundle, wanted.newcomers))?;
+        let restored = bring_back(&plan, &tasks, &config, names, &bundle, wanted.newcomers)?;
         if let Some(rate) = wanted.restored_rate {
             restored.container.clock()?.dilate(rate)?;
         }
@@ -168,7 +168,8 @@ fn bring_back(
     tasks: &Tasks,
     config: &Config,
     names: [Option<&str>; 2],
-    known: (&Bundle, Newcomers),
+    bundle: &Bundle,
+    newcomers: Newcomers,
 ) -> anyhow::Result<RestoredBundle> {
     let state = StateDir::open()?;
     // Two lives of one checkpoint cannot both have the name in the annotations.
@@ -189,7 +190,7 @@ fn bring_back(
         })?)
     };
     let has_freezer = matches!(get_cgroup_setup(), Ok(CgroupSetup::Unified));
-    plan.restore(&state, name, known, !has_freezer, &enter)
+    plan.restore(&state, name, bundle, newcomers, !has_freezer, &enter)
 }
 
 fn resources_of(spec: &Spec) -> LinuxResources {

@@ -56,11 +56,7 @@ pub fn dilate(who: &str, dilation: f64, tree: bool) -> Result<()> {
     if dilation == 0.0 && look_for(who)?.is_none() {
         return Ok(());
     }
-    let container = find(who, tree)?;
-    match container.experiment() {
-        Some(EXPERIMENT) => existing("dilate")?.dilate(container.name(), rate),
-        _ => container.dilate(rate, None),
-    }
+    find(who, tree)?.dilate(rate, None)
 }
 
 /// Stops the container of `who`. A process in real time is attached as by [`dilate`].
@@ -119,7 +115,7 @@ pub fn time_of(who: &str) -> Result<WallTime> {
     }
 }
 
-/// Returns the id of the oldest process of the container called `name`.
+/// Returns the id of the oldest process of the container called `name`, or of the first one of a container of LXC in real time.
 ///
 /// # Errors
 ///
@@ -131,11 +127,12 @@ pub fn pid_of(name: &str) -> Result<u32> {
             format!("{name}: no such container; expected one that 'lorentz ps' shows, or one of LXC that runs"),
         )
     };
-    if let Some(pid) = Container::lxc_process(name) {
-        return Ok(pid);
+    let Some(found) = look_for(name)? else {
+        return Container::lxc_process(name).ok_or_else(unknown);
+    };
+    if found.name() != name_here(name) {
+        return Err(unknown());
     }
-    let found = look_for(name)?.filter(|container| container.name() == name);
-    let found = found.ok_or_else(unknown)?;
     let pids = found.pids()?;
     let none = || Error::new(ErrorKind::NotFound, format!("{name}: has no process"));
     pids.into_iter().min().ok_or_else(none)
@@ -354,7 +351,7 @@ fn name_here(who: &str) -> &str {
 /// Finds the container of `who`; `None` if that is a process, or a container of LXC, in real time.
 fn look_for(who: &str) -> Result<Option<Container>> {
     match Container::look_for(name_here(who)) {
-        Err(error) if error.kind == ErrorKind::NotFound => {
+        Err(error) if error.kind == ErrorKind::NotFound && who.parse::<u32>().is_err() => {
             Container::lxc_process(who).map(|_| None).ok_or(error)
         }
         found => found,

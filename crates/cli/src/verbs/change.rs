@@ -6,7 +6,7 @@ use anyhow::Context;
 use lorentz_clock::RealInstant;
 use lorentz_container::{self as container, Container, StateDir};
 use lorentz_control::{ChangeCounts, Clock, ClockChange, HostNow, Reading, Target};
-use lorentz_experiment::Experiment;
+use lorentz_experiment as experiment;
 
 use crate::args::{Dilate, Leap, LookAt, Pause, Rm, Skip, StepArgs, WhenArgs};
 use crate::print;
@@ -16,17 +16,7 @@ use crate::wrong_input::WrongInput;
 pub fn dilate(args: &Dilate) -> anyhow::Result<i32> {
     let rate = args.rate.or(args.tdf).ok_or_else(|| missing("--rate R or --tdf N"))?;
     let at = instant(&args.when)?;
-    change(&args.at, |container| match &container.record().experiment {
-        // From the next round on.
-        Some(experiment) if at.is_none() => {
-            Experiment::open(&StateDir::open()?, experiment)?.dilate(container.name(), rate)?;
-            Ok(ChangeCounts::default())
-        }
-        _ => {
-            let clock = container.clock_to_change()?;
-            clock.change(ClockChange::Dilate(rate), at).context("lorentz dilate")
-        }
-    })
+    change(&args.at, |container| experiment::dilate(&StateDir::open()?, container, rate, at))
 }
 
 pub fn freeze(args: &Pause) -> anyhow::Result<i32> {

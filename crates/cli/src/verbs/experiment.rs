@@ -1,6 +1,5 @@
 //! `experiment`: many containers, one virtual time.
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::thread::sleep;
 use std::time::Duration;
@@ -20,7 +19,6 @@ use crate::experiment_args::{
 use crate::print;
 use crate::print_experiment;
 use crate::verbs::guard;
-use crate::wrong_input::WrongInput;
 
 /// Does what was asked.
 pub fn dispatch(verb: &ExperimentVerb) -> anyhow::Result<i32> {
@@ -68,13 +66,9 @@ fn create(state: &StateDir, args: &Create) -> anyhow::Result<()> {
 
 fn step(state: &StateDir, args: &StepMoves) -> anyhow::Result<()> {
     let mut experiment = Experiment::open(state, &args.name)?;
-    let mut moves = BTreeMap::new();
-    for ContainerMove { container, by } in &args.moves {
-        if moves.insert(named(state, container)?, by.0).is_some() {
-            return Err(WrongInput(format!("{container}: is named twice")).into());
-        }
-    }
-    experiment.step(moves)
+    let moves = args.moves.iter();
+    let moves = moves.map(|ContainerMove { container, by }| Ok((named(state, container)?, *by)));
+    experiment.step(moves.collect::<anyhow::Result<Vec<_>>>()?)
 }
 
 fn add(state: &StateDir, args: &Add) -> anyhow::Result<()> {

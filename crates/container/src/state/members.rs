@@ -1,12 +1,13 @@
 //! The processes of a container, and the container of a process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use lorentz_control::processes::{self, FileId, OnClocks, Process};
 use lorentz_control::Cgroup;
+use lorentz_inject::tracer_of_process;
 
 use super::elsewhere::explain_missing;
 use super::{file_error, Container, StateDir};
@@ -84,11 +85,18 @@ impl StateDir {
                 return Ok(container.clone());
             }
         }
+        let by_tracer = || {
+            let tracer = tracer_of_process(pid)?;
+            let monitored = containers.iter().filter(|one| one.is_monitored_by(tracer));
+            owner(&monitored.collect::<Vec<_>>(), &lineage)
+        };
         // The caller may not look into this process, or the process is still on its way in.
-        let parent = lineage.iter().find_map(|process| {
-            containers.iter().find(|container| container.is_monitored_by(process.pid))
-        });
-        parent.cloned().ok_or(StateError::NotInside(pid))
+        let by_parent = || {
+            lineage.iter().find_map(|process| {
+                containers.iter().find(|container| container.is_monitored_by(process.pid))
+            })
+        };
+        by_tracer().or_else(by_parent).cloned().ok_or(StateError::NotInside(pid))
     }
 
     /// Returns the processes of each of `containers`, in the order of `containers`, each list sorted by process id. `seen` is one
@@ -103,7 +111,7 @@ impl StateDir {
         seen: &OnClocks,
     ) -> Result<Vec<Vec<Process>>, StateError> {
         let mut of_shared = None;
-        let of_each = containers.iter().map(|container| {
+        let on_clock = containers.iter().map(|container| {
             let Ok(clock) = FileId::of(&container.clock_path()) else { return Ok(Vec::new()) };
             if !container.shares_its_clock() {
                 return Ok(seen.of(&clock).cloned().collect());
@@ -114,7 +122,11 @@ impl StateDir {
             };
             Ok(by_name.get(container.name()).cloned().unwrap_or_default())
         });
-        of_each.collect()
+        let with_entering =
+            |(container, found): (&&Container, Result<Vec<Process>, StateError>)| {
+                found.map(|found| container.with_entering(found))
+            };
+        containers.iter().zip(on_clock).map(with_entering).collect()
     }
 
     /// Returns the processes of all containers that share their clocks with others, by the containers' names.
@@ -213,7 +225,25 @@ impl Container {
             return Ok(found.into_iter().next().unwrap_or_default());
         }
         let Ok(clock) = FileId::of(&self.clock_path()) else { return Ok(Vec::new()) };
-        processes::on_clock(&clock).map_err(|e| file_error(Path::new("/proc"), e))
+        let found = processes::on_clock(&clock).map_err(|e| file_error(Path::new("/proc"), e))?;
+        Ok(self.with_entering(found))
+    }
+
+    /// Adds to `found`, its processes on its clock, those of its control group that one of its monitors holds: they execute a program,
+    /// and the clock is not mapped into its memory yet. The result is sorted by process id.
+    fn with_entering(&self, mut found: Vec<Process>) -> Vec<Process> {
+        let group = self.cgroup().map(|cgroup| cgroup.pids_below()).unwrap_or_default();
+        let known: HashSet<u32> = found.iter().map(|process| process.pid).collect();
+        let others = group.into_iter().filter(|pid| !known.contains(pid)).filter_map(Process::read);
+        found.extend(others.filter(|process| !process.has_ended() && self.holds(process)));
+        found.sort_by_key(|process| process.pid);
+        found
+    }
+
+    /// Whether one of its monitors traces `process`, or has started it and waits for its exec.
+    fn holds(&self, process: &Process) -> bool {
+        self.is_monitored_by(process.parent)
+            || tracer_of_process(process.pid).is_some_and(|tracer| self.is_monitored_by(tracer))
     }
 
     /// Whether another container may be on the same clock: each has a name of the clock's file in its directory.
