@@ -97,19 +97,22 @@ def name() -> str:
 
 
 def goes_on_ticking(command: list[str], directory: Path, threads: str = "a", **how: str) -> None:
-    """Checkpoints a program that ticks, and waits for 3 s: what follows is as if it had stayed."""
+    """Checkpoints a program that ticks, and waits for 3 s: what follows is as if it had stayed.
+
+    On a busy machine it may be late, but never for the time in which it was away.
+    """
     with Inside(*command, **how) as inside:
         inside.wait_for(20, ev="tick")
         save(inside, directory)
         inside.finish()
     time.sleep(AWAY)
     with Restored(directory, name()) as restored:
-        assert 3 <= restored.line(ev="empty")["after"] < 3.1
+        assert 3 <= restored.line(ev="empty")["after"] < 3 + AWAY / 2
         for thread in threads:
             before = inside.lines(ev="tick", thread=thread)
             after = restored.lines(ev="tick", thread=thread)
             assert after[0]["n"] == before[-1]["n"] + 1
-            assert max(line["late"] for line in after) < 0.1
+            assert max(line["late"] for line in after) < AWAY / 2
 
 
 @pytest.mark.parametrize("rate", ["1", "2"])

@@ -366,6 +366,20 @@ def test_programs_that_start_others_all_the_time():
         assert inside.stdout.splitlines()[-1] == "2038"
 
 
+def test_eight_that_execute_programs_all_the_time():
+    """At any time one of them is in the midst of an exec, or has just ended."""
+    loop = "while :; do /bin/true 2>/dev/null; done"
+    ready = 'echo "{\\"ev\\":\\"ready\\"}"; read -r _; date +%Y; kill $(jobs -p)'
+    script = f"({loop}) & " * 8 + ready
+    with Inside("/bin/bash", "-c", script, at="2038-01-19", stdin=True) as inside:
+        inside.line(ev="ready")
+        inside.kill_monitor()
+        assert len(adopt(inside)) >= 9
+        inside.close_stdin()
+        inside.finish()
+        assert inside.stdout.splitlines()[-1] == "2038"
+
+
 def test_execs_that_fail_during_the_adoption():
     loop = 'while :; do /bin/true 2>/dev/null && echo \'{"ev":"works"}\'; done'
     quiet = "while ! /bin/true 2>/dev/null; do :; done; "

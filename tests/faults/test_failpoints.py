@@ -417,3 +417,15 @@ def test_a_container_that_ends_during_a_change(words):
         _, told = controller.communicate(timeout=AT_ONCE)
         assert told == f"lorentz: {inside.name}: has ended meanwhile\n"
         assert controller.returncode == 1
+
+
+def test_a_program_that_ends_before_its_unfreeze_returns_has_been_unfrozen():
+    """It was started frozen, and ends at once."""
+    with Faulty("true", options=["--frozen"]) as inside:
+        inside.points.arm("AfterNotify")
+        controller = inside.begin("unfreeze")
+        inside.points.wait("AfterNotify")
+        inside.succeed()
+        inside.points.release("AfterNotify")
+        _, told = controller.communicate(timeout=AT_ONCE)
+        assert (controller.returncode, told) == (0, "")

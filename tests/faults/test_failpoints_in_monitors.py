@@ -4,14 +4,15 @@ change. It is killed there, signalled, or stands still."""
 from __future__ import annotations
 
 import contextlib
-import json
+import functools
 import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from framework import build, lorentz, processes
+from framework import build, lorentz, needs, processes
 from framework.failpoints import Faulty, Points, session
 from framework.points import (
     AT_ONCE,
@@ -112,24 +113,96 @@ def test_a_program_is_shown_while_it_is_executed(point):
         inside.points.release(point)
 
 
-@pytest.mark.parametrize("point", EXECS)
-def test_an_attached_process_is_found_while_it_executes_a_program(point):
-    """It has the new program's memory, in which the clock is not mapped yet. No ancestor of it is
-    known."""
+def group_of(pid: int) -> Path:
+    """Its control group in the v2 hierarchy."""
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    (path,) = (line.removeprefix("0::") for line in lines if line.startswith("0::"))
+    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
+    root = next(Path(fields[1]) for fields in mounts if fields[2] == "cgroup2")
+    return root / path.lstrip("/")
+
+
+def is_traced(pid: int) -> bool:
+    return "TracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text()
+
+
+ask = functools.partial(lorentz.ok, "experiment", session=session())
+
+
+@contextlib.contextmanager
+def an_experiment(name: str) -> Iterator[str]:
+    ask("create", name)
+    try:
+        yield name
+    finally:
+        ask("rm", name)
+
+
+@contextlib.contextmanager
+def attached_at(point: str, experiment: str = "") -> Iterator[tuple[str, Native, Points]]:
+    """An attached process in the midst of an exec: its container, itself, and the failpoints.
+
+    It has the new program's memory, in which the clock is not mapped yet. No ancestor is known.
+    """
     name = f"executes-{point}"
     with Native(["sh", "-c", "read -r _; exec sleep 1000"], stdin=True) as program:
         lorentz.ok("attach", str(program.pid), "--name", name, session=session())
+        if experiment:
+            ask("add", experiment, name)
         clock = Points(session().state_dir() / name / "clock")
         clock.arm(point)
         program.process.stdin.write(b"\n")
         program.process.stdin.flush()
         try:
             clock.wait(point)
-            found = lorentz.call("time", str(program.pid), "--json", session=session())
+            yield name, program, clock
         finally:
             clock.release_all()
-        assert found.returncode == 0, found.stderr
-        assert json.loads(found.stdout)["name"] == name
+
+
+@pytest.mark.parametrize("point", EXECS)
+def test_an_attached_process_is_found_while_it_executes_a_program(point):
+    with attached_at(point) as (name, program, _):
+        found = lorentz.json_of("time", str(program.pid), session=session())
+        assert found["name"] == name
+        (shown,) = [one for one in lorentz.ps(session=session()) if one["name"] == name]
+        assert shown["pids"] == [program.pid]
+
+
+@pytest.mark.parametrize("point", EXECS)
+def test_an_experiment_takes_a_process_in_the_midst_of_an_exec(point):
+    """It is moved into the container's group: an experiment has no container whose group is
+    empty."""
+    needs.feature("cgroup-freeze")
+    with (
+        an_experiment(f"takes-{point}") as experiment,
+        attached_at(point) as (name, program, clock),
+    ):
+        ask("add", experiment, name)
+        assert group_of(program.pid).name == name
+        clock.release(point)
+        ask("synchronize", experiment)
+        status = lorentz.json_of("experiment", "status", experiment, session=session())
+        assert [one["name"] for one in status["containers"]] == [name]
+
+
+def test_a_process_that_the_freezer_stops_behind_its_exec_is_found():
+    """The monitor has let it go, and it has not run the boot code yet."""
+    needs.feature("cgroup-freeze")
+    point = "ExecPutIn"
+    with (
+        an_experiment("stops-behind-an-exec") as experiment,
+        attached_at(point, experiment) as (name, program, clock),
+    ):
+        freezer = group_of(program.pid) / "cgroup.freeze"
+        freezer.write_text("1")
+        try:
+            clock.release(point)
+            until(lambda: not is_traced(program.pid))
+            found = lorentz.json_of("time", str(program.pid), session=session())
+            assert (found["name"], found["pids"]) == (name, [program.pid])
+        finally:
+            freezer.write_text("0")
 
 
 # A wall clock that is set

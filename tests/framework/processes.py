@@ -40,6 +40,14 @@ def state(pid: int) -> str:
     return ""
 
 
+def has_shim(pid: int) -> bool:
+    """Whether a process has the shim in its memory: it has made its exec, and is on the clock."""
+    try:
+        return "/memfd:lorentz " in Path(f"/proc/{pid}/maps").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def cpu_ticks(pid: int) -> int:
     """CPU time that a process has used, in clock ticks of 10 ms."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()

@@ -302,7 +302,7 @@ class Inside(Running):
     def programs(self) -> list[int]:
         """The processes on its clock, once there are some: a program is there after its exec."""
         deadline = time.monotonic() + LINE_TIMEOUT
-        while not (pids := self.shown()["pids"]):
+        while not (pids := [pid for pid in self.shown()["pids"] if processes.has_shim(pid)]):
             assert time.monotonic() < deadline, "no program appears"
             time.sleep(0.01)
         return pids

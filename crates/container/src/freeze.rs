@@ -44,8 +44,10 @@ pub fn freeze_at(container: &Container, at: RealInstant) -> Result<ChangeCounts,
 /// As [`freeze`].
 pub fn unfreeze(container: &Container) -> Result<ChangeCounts, StateError> {
     let clock = container.clock_to_change()?;
+    // Before time goes on: a container that was started frozen may run to its end then.
+    let groups = groups(container)?;
     let followed = clock.unfreeze().map_err(|error| clock_error(container, error))?;
-    let_tasks_go(container)?;
+    lorentz_control::let_tasks_go(&groups);
     clock.quiesce();
     Ok(followed)
 }

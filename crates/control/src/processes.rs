@@ -233,6 +233,34 @@ pub fn has_left_real_time(pid: u32) -> bool {
     Process::read(pid).is_none_or(|process| process.has_ended()) || clock_of(pid).is_some()
 }
 
+/// Returns the processes that may be in the midst of an exec on a clock. Until the new program is on the clock, a monitor traces it, or
+/// it has the monitor's seccomp filter alone.
+///
+/// # Errors
+///
+/// If /proc is not mounted.
+pub fn entering() -> io::Result<Vec<u32>> {
+    let may_enter = |pid: &u32| {
+        let status = host_time::read_file(&format!("/proc/{pid}/status")).unwrap_or_default();
+        let status = String::from_utf8_lossy(&status);
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let has_filter = field("Seccomp:") == Some("2");
+        has_filter || field("TracerPid:").is_some_and(|tracer| tracer != "0")
+    };
+    Ok(numbers()?.filter(|pid| clock_of(*pid).is_none() && may_enter(pid)).collect())
+}
+
+/// Returns the files that process `pid` has open, as far as the kernel allows the look.
+pub fn open_files(pid: u32) -> impl Iterator<Item = FileId> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+    entries.filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let name = fs::read_link(&path).ok()?;
+        let name = name.to_string_lossy();
+        Some(FileId::new(&fs::metadata(&path).ok()?, name.strip_suffix(DELETED).unwrap_or(&name)))
+    })
+}
+
 /// As [`clock_of`], by the mapping of the clock page alone.
 ///
 /// # Errors

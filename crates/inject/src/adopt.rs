@@ -149,7 +149,9 @@ impl Adopter {
                 done => return Ok(done),
             }
         }
-        Ok(last)
+        // A busy one may have ended meanwhile. A program that starts others all the time has one such at any time.
+        let lives = threads_of(pid).into_iter().any(is_there);
+        Ok(if lives { last } else { Adoption::Ended })
     }
 }
 
@@ -193,6 +195,11 @@ fn threads_of(pid: Pid) -> Vec<TracedThread> {
     numbers.into_iter().map(TracedThread).collect()
 }
 
+/// Whether a thread has not ended.
+fn is_there(thread: TracedThread) -> bool {
+    !matches!(state_of(thread), None | Some('Z' | 'X'))
+}
+
 enum Outcome {
     Listening(OwnedFd),
     Supervised,
@@ -208,6 +215,10 @@ struct Tracee {
 
 impl Tracee {
     fn listen(&self, adopter: &mut Adopter) -> io::Result<Outcome> {
+        // Its exec came by one of the monitor's listeners.
+        if adopter.monitor.is_executing(self.thread) {
+            return Ok(Outcome::Supervised);
+        }
         match state_of(self.thread) {
             // A parent in vfork, which no signal reaches, and which would stop only when its child has executed its program.
             Some('D') => return Ok(Outcome::Busy),
@@ -220,10 +231,11 @@ impl Tracee {
             Err(error) => return self.explain_refusal(error),
         }
         let outcome = self.listen_seized(adopter);
-        // As above.
-        if !adopter.monitor.is_executing(self.thread) {
-            self.let_go();
+        // As above. It is let go when it has the shim.
+        if adopter.monitor.is_executing(self.thread) {
+            return Ok(Outcome::Supervised);
         }
+        self.let_go();
         Tracee::or_busy(outcome)
     }
 
@@ -243,7 +255,7 @@ impl Tracee {
                 Err(io::Error::other(format!("it is traced by process {tracer} (strace, gdb)")))
             }
             // It has ended since the look at its state: the kernel refuses that as it refuses a thread with a tracer.
-            None if matches!(state_of(self.thread), None | Some('Z' | 'X')) => Ok(Outcome::Ended),
+            None if !is_there(self.thread) => Ok(Outcome::Ended),
             None => Err(io::Error::new(error.kind(), format!("ptrace: {error}"))),
         }
     }

@@ -1,7 +1,9 @@
 //! The processes of a container, and the container of a process.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -79,24 +81,27 @@ impl StateDir {
         if lineage.is_empty() {
             return Err(StateError::NoProcess(pid));
         }
-        if let Some(clock) = processes::clock_of(pid) {
-            let sharing: Vec<&Container> = containers.iter().filter(|c| c.is_on(&clock)).collect();
-            if let Some(container) = owner(&sharing, &lineage) {
-                return Ok(container.clone());
-            }
-        }
+        let owner_among = |is_it: &dyn Fn(&Container) -> bool| {
+            owner(&containers.iter().filter(|one| is_it(one)).collect::<Vec<_>>(), &lineage)
+        };
+        let by_clock = || {
+            let clock = processes::clock_of(pid)?;
+            owner_among(&|one| one.is_on(&clock))
+        };
         let by_tracer = || {
             let tracer = tracer_of_process(pid)?;
-            let monitored = containers.iter().filter(|one| one.is_monitored_by(tracer));
-            owner(&monitored.collect::<Vec<_>>(), &lineage)
+            owner_among(&|one| one.is_monitored_by(tracer))
         };
+        let by_file = || owner_among(&|one| one.is_in_its_group(pid) && one.is_opened_by(pid));
         // The caller may not look into this process, or the process is still on its way in.
         let by_parent = || {
             lineage.iter().find_map(|process| {
                 containers.iter().find(|container| container.is_monitored_by(process.pid))
             })
         };
-        by_tracer().or_else(by_parent).cloned().ok_or(StateError::NotInside(pid))
+        // In the order in which an exec goes through them.
+        let found = by_clock().or_else(by_tracer).or_else(by_file).or_else(by_clock);
+        found.or_else(by_parent).cloned().ok_or(StateError::NotInside(pid))
     }
 
     /// Returns the processes of each of `containers`, in the order of `containers`, each list sorted by process id. `seen` is one
@@ -122,9 +127,15 @@ impl StateDir {
             };
             Ok(by_name.get(container.name()).cloned().unwrap_or_default())
         });
+        let entering = OnceCell::new();
+        let anywhere = || entering.get_or_init(|| processes::entering().unwrap_or_default());
         let with_entering =
             |(container, found): (&&Container, Result<Vec<Process>, StateError>)| {
-                found.map(|found| container.with_entering(found))
+                let found = found?;
+                Ok(match container.cgroup() {
+                    Some(group) => container.with_entering(found, &group.pids_below()),
+                    None => container.with_entering(found, anywhere()),
+                })
             };
         containers.iter().zip(on_clock).map(with_entering).collect()
     }
@@ -224,26 +235,66 @@ impl Container {
             let found = self.state.processes_of(&[self], &scan_processes()?)?;
             return Ok(found.into_iter().next().unwrap_or_default());
         }
-        let Ok(clock) = FileId::of(&self.clock_path()) else { return Ok(Vec::new()) };
-        let found = processes::on_clock(&clock).map_err(|e| file_error(Path::new("/proc"), e))?;
-        Ok(self.with_entering(found))
+        match self.cgroup() {
+            Some(group) => self.processes_among(group.pids_below()),
+            None => self.processes_anywhere(),
+        }
     }
 
-    /// Adds to `found`, its processes on its clock, those of its control group that one of its monitors holds: they execute a program,
-    /// and the clock is not mapped into its memory yet. The result is sorted by process id.
-    fn with_entering(&self, mut found: Vec<Process>) -> Vec<Process> {
-        let group = self.cgroup().map(|cgroup| cgroup.pids_below()).unwrap_or_default();
+    /// As [`Container::processes`], for a container whose control group does not have all its processes yet: also finds those in the
+    /// midst of an exec outside it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Container::processes`].
+    pub fn processes_anywhere(&self) -> Result<Vec<Process>, StateError> {
+        if self.shares_its_clock() {
+            return self.processes();
+        }
+        self.processes_among(processes::entering().map_err(not_listed)?)
+    }
+
+    fn processes_among(&self, entering: Vec<u32>) -> Result<Vec<Process>, StateError> {
+        let Ok(clock) = FileId::of(&self.clock_path()) else { return Ok(Vec::new()) };
+        let found = processes::on_clock(&clock).map_err(not_listed)?;
+        Ok(self.with_entering(found, &entering))
+    }
+
+    /// Adds to `found`, its processes on its clock, those of `candidates` that execute a program on it: it is not mapped into their
+    /// memory yet. The result is sorted by process id.
+    fn with_entering(&self, mut found: Vec<Process>, candidates: &[u32]) -> Vec<Process> {
         let known: HashSet<u32> = found.iter().map(|process| process.pid).collect();
-        let others = group.into_iter().filter(|pid| !known.contains(pid)).filter_map(Process::read);
-        found.extend(others.filter(|process| !process.has_ended() && self.holds(process)));
+        let others = candidates.iter().filter(|pid| !known.contains(pid));
+        let others = others.filter_map(|pid| Process::read(*pid));
+        found.extend(others.filter(|process| !process.has_ended() && self.is_entered_by(process)));
         found.sort_by_key(|process| process.pid);
         found
     }
 
-    /// Whether one of its monitors traces `process`, or has started it and waits for its exec.
-    fn holds(&self, process: &Process) -> bool {
-        self.is_monitored_by(process.parent)
-            || tracer_of_process(process.pid).is_some_and(|tracer| self.is_monitored_by(tracer))
+    /// Whether `process` is on its way in. One of its monitors waits for its exec, or traces it. Then the monitor lets it go, and the
+    /// boot code maps the clock and closes its file: the freezer may stop the process before that.
+    fn is_entered_by(&self, process: &Process) -> bool {
+        let pid = process.pid;
+        let is_traced = || tracer_of_process(pid).is_some_and(|one| self.is_monitored_by(one));
+        let is_its = || !self.shares_its_clock() || self.is_in_its_group(pid);
+        let is_on_it = || processes::clock_of(pid).is_some_and(|clock| self.is_on(&clock));
+        // Those of Lorentz have the file open too.
+        let has_it = || !process.comm.starts_with("lorentz") && self.is_opened_by(pid);
+        self.is_monitored_by(process.parent) && self.is_in_its_group(pid)
+            || is_traced()
+            || is_its() && (has_it() || is_on_it())
+    }
+
+    /// Whether process `pid` has its clock's file open.
+    fn is_opened_by(&self, pid: u32) -> bool {
+        let clock = FileId::of(&self.clock_path());
+        clock.is_ok_and(|clock| processes::open_files(pid).any(|file| file.is_same(&clock)))
+    }
+
+    /// Whether process `pid` is in its control group, or in one below.
+    fn is_in_its_group(&self, pid: u32) -> bool {
+        let own = self.record().cgroup.as_deref();
+        own.is_some_and(|own| Cgroup::of(pid).is_some_and(|group| group.path().starts_with(own)))
     }
 
     /// Whether another container may be on the same clock: each has a name of the clock's file in its directory.
@@ -292,11 +343,7 @@ fn owner<'a>(sharing: &[&'a Container], lineage: &[&Process]) -> Option<&'a Cont
     });
     let by_cgroup = || {
         let pid = lineage.first()?.pid;
-        let group = Cgroup::of(pid)?;
-        sharing.iter().find(|container| {
-            let own = container.record().cgroup.as_deref();
-            own.is_some_and(|own: &Path| group.path().starts_with(own))
-        })
+        sharing.iter().find(|container| container.is_in_its_group(pid))
     };
     let by_making = || sharing.iter().find(|container| container.record().clock_of.is_none());
     by_ancestor.or_else(by_cgroup).or_else(by_making).or_else(|| sharing.first()).copied()
@@ -308,9 +355,13 @@ fn owner<'a>(sharing: &[&'a Container], lineage: &[&Process]) -> Option<&'a Cont
 ///
 /// If /proc is not mounted.
 pub fn scan_processes() -> Result<OnClocks, StateError> {
-    OnClocks::scan().map_err(|e| file_error(Path::new("/proc"), e))
+    OnClocks::scan().map_err(not_listed)
 }
 
 fn all_processes() -> Result<Vec<Process>, StateError> {
-    processes::all().map_err(|e| file_error(Path::new("/proc"), e))
+    processes::all().map_err(not_listed)
+}
+
+fn not_listed(error: io::Error) -> StateError {
+    file_error(Path::new("/proc"), error)
 }
