@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import threading
 import time
 from contextlib import contextmanager
@@ -224,6 +226,82 @@ def test_many_progresses_of_two_timelines_from_two_threads_are_all_exact():
             start + rounds * 300_000,
             start + rounds * 1_100_000,
         ]
+
+
+class Caller:
+    """A connection to an experiment, as a simulator has it."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.line = socket.socket(socket.AF_UNIX)
+        state = lorentz.session.state_dir()
+        self.line.connect(str(state / ".experiments" / experiment.name / "socket"))
+        self.answers = self.line.makefile()
+
+    def ask(self, **request: object) -> object:
+        """The answer; None if the experiment has ended."""
+        try:
+            self.line.sendall(json.dumps(request).encode() + b"\n")
+            return json.loads(self.answers.readline() or "null")
+        except OSError:
+            return None
+
+
+def test_callers_on_many_lines_carry_their_requests_out_at_once():
+    """Idle containers move in the callers' threads, one that computes by a worker, a request beside
+    it by the scheduler's thread. Then the experiment ends among them: each gets answers to the end.
+    """
+    steps = 300
+    with Experiment() as experiment:
+        sleepers = [experiment.run("sleep", "100000", timeline=number) for number in (1, 2)]
+        counts = experiment.run(build.c("experiment/count"), "1000000", timeline=3)
+        members = [*sleepers, counts]
+        experiment.synchronize()
+        start = experiment.clock(counts)
+        lengths = {1: 1_000_000, 2: 1_300_000, 3: 50_000}
+        answers: dict[object, set[str]] = {}
+
+        def repeat(who: object, times: int, request: dict) -> None:
+            caller = Caller(experiment)
+            seen = (caller.ask(**request) for _ in range(times))
+            answers[who] = {
+                "status" if isinstance(one, dict) and "status" in one else str(one) for one in seen
+            }
+
+        def together(times: int) -> list[threading.Thread]:
+            moves = [
+                threading.Thread(
+                    target=repeat, args=[number, times, {"do": "progress", "timeline": number}]
+                )
+                for number in lengths
+            ]
+            looks = threading.Thread(target=repeat, args=["status", times, {"do": "status"}])
+            threads = [*moves, looks]
+            for thread in threads:
+                thread.start()
+            return threads
+
+        for each, length in zip(members, lengths.values(), strict=True):
+            experiment.interval(each, length)
+        for thread in together(steps):
+            thread.join(timeout=60)
+        assert answers == {**dict.fromkeys(lengths, {"done"}), "status": {"status"}}
+        ends = [start + steps * length for length in lengths.values()]
+        assert [experiment.clock(each) for each in members] == ends
+
+        threads = together(10 * steps)
+        time.sleep(0.05)
+        Caller(experiment).ask(do="end")
+        for thread in threads:
+            thread.join(timeout=60)
+        assert not any(thread.is_alive() for thread in threads)
+        assert all(said <= {"done", "status", "None"} for said in answers.values()), answers
+        until(
+            lambda: (
+                experiment.name
+                not in [one["name"] for one in lorentz.json_of("experiment", "status")]
+            ),
+            "its end",
+        )
 
 
 def test_a_sleeper_wakes_in_the_step_that_holds_its_deadline():

@@ -185,6 +185,13 @@ def schedstat(folder: Path) -> tuple[int, int]:
     return ran, waited
 
 
+def stolen(processor: str) -> int:
+    """How long a hypervisor ran other guests on "cpu0" and so on, or on all of them ("cpu"), ns."""
+    lines = Path("/proc/stat").read_text().splitlines()
+    ticks = next(line.split() for line in lines if line.startswith(f"{processor} "))
+    return int(ticks[8]) * SECOND // os.sysconf("SC_CLK_TCK")
+
+
 @dataclass(frozen=True)
 class Processor:
     """The kernel's counts for one process and its processor, ns."""
@@ -198,10 +205,7 @@ class Processor:
 
     @classmethod
     def now(cls, pid: int, cpu: int) -> Processor:
-        ran, waited = schedstat(Path(f"/proc/{pid}"))
-        lines = Path("/proc/stat").read_text().splitlines()
-        ticks = next(line.split() for line in lines if line.startswith(f"cpu{cpu} "))
-        return cls(ran, waited, int(ticks[8]) * SECOND // os.sysconf("SC_CLK_TCK"))
+        return cls(*schedstat(Path(f"/proc/{pid}")), stolen(f"cpu{cpu}"))
 
 
 #: How many of its slices a container's account may be off by: what it runs ahead for is at most
@@ -219,15 +223,16 @@ def check_shares(
     slices. On a busy machine the kernel also counts what may come on top:
 
     - too little by the time for which other tasks or guests had the container's processor;
-    - too much by the time for which the experiment's process waited for a processor. It stops the
-      container at the end of a slice, and takes later from it what it had too much.
+    - too much by the time for which the experiment's process waited for a processor, or a guest had
+      it. That process stops the container at the end of a slice, and takes later from it what it
+      had too much.
 
     Returns the status at the end.
     """
 
     def engine_waited() -> int:
         tasks = Path(f"/proc/{engine}/task").iterdir()
-        return sum(schedstat(task)[1] for task in tasks)
+        return sum(schedstat(task)[1] for task in tasks) + stolen("cpu")
 
     def look(status: dict) -> dict[str, Processor]:
         members = {name: experiment.member(name, status) for name in pids}

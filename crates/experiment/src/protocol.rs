@@ -85,6 +85,18 @@ pub enum ExperimentRequest {
     End,
 }
 
+impl ExperimentRequest {
+    /// Whether it moves containers. Its answer comes when they have arrived.
+    pub(crate) fn is_move(&self) -> bool {
+        matches!(self, Self::Progress { .. } | Self::Step { .. } | Self::Advance { .. })
+    }
+
+    /// Whether it is one of those that a simulator makes at each of its steps.
+    pub(crate) fn is_of_a_step(&self) -> bool {
+        self.is_move() || matches!(self, Self::Interval { .. } | Self::Reset { .. } | Self::Status)
+    }
+}
+
 /// Answer to a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,14 +1,17 @@
-//! The scheduler: the one thread that keeps the state of an experiment and decides how far each container goes.
+//! The scheduler keeps the state of an experiment and decides how far each container goes.
 //!
-//! It takes requests and finished slices from one queue. A round begins when the previous one is over; between rounds the scheduler
-//! answers requests. The workers of [`crate::workers`] give the slices, one worker for each processor of the experiment. During a
+//! Its thread takes requests and finished slices from one queue. A round begins when the previous one is over; between rounds the
+//! scheduler answers requests. While nothing is under way, the thread of a caller may use it too ([`SharedScheduler`]). The workers of [`crate::workers`] give the slices, one worker for each processor of the experiment. During a
 //! slice its worker owns the container. So the timelines of a simulator do not wait for each other.
 
 mod moves;
 mod rounds;
+mod shared;
+
+pub use shared::SharedScheduler;
 
 use std::collections::HashMap;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,7 +54,6 @@ pub struct Scheduler {
     pub(crate) watch: Arc<TaskWatch>,
     state: StateDir,
     workers: Workers,
-    inbox: Receiver<SchedulerMessage>,
     /// Virtual time at which all containers stand between rounds, if the experiment runs by itself.
     pub(crate) now: VirtualInstant,
     pub(crate) synchronized_at: VirtualInstant,
@@ -80,12 +82,11 @@ struct Round {
 }
 
 impl Scheduler {
-    /// Makes a scheduler, with its workers. `outbox` is the sending end of `inbox`.
+    /// Makes a scheduler, with its workers, which send to `outbox`.
     pub fn new(
         name: &str,
         settings: ExperimentSettings,
         state: StateDir,
-        inbox: Receiver<SchedulerMessage>,
         outbox: &Sender<SchedulerMessage>,
     ) -> anyhow::Result<Scheduler> {
         let watch = Arc::new(TaskWatch::new(settings.most));
@@ -100,7 +101,6 @@ impl Scheduler {
             watch,
             state,
             workers,
-            inbox,
             now: VirtualInstant(0),
             synchronized_at: VirtualInstant(0),
             pending: Vec::new(),
@@ -117,58 +117,33 @@ impl Scheduler {
         })
     }
 
-    /// Serves requests until one asks for the end. Returns the channel of that request: its client still waits for the answer.
-    pub fn run(mut self) -> Option<Sender<ExperimentAnswer>> {
-        while self.ended.is_none() {
-            let message = match self.round {
-                None if self.phase == Phase::Running => match self.inbox.try_recv() {
-                    Err(TryRecvError::Empty) => self.await_next_round(),
-                    Err(TryRecvError::Disconnected) => return None,
-                    Ok(message) => Some(message),
-                },
-                _ => self.inbox.recv().ok(),
-            };
-            match message {
-                Some(SchedulerMessage::Request(request, answer)) => self.handle(request, answer),
-                Some(SchedulerMessage::Done(container)) => self.take_back(container),
-                None => {}
-            }
-        }
-        self.ended
-    }
-
     /// Begins a round if it is time for one. Else waits for a message until then.
-    fn await_next_round(&mut self) -> Option<SchedulerMessage> {
+    fn await_next_round(&mut self, inbox: &Receiver<SchedulerMessage>) -> Option<SchedulerMessage> {
         let early = self.not_before.saturating_duration_since(Instant::now());
         if early > Duration::ZERO {
-            return self.inbox.recv_timeout(early).ok();
+            return inbox.recv_timeout(early).ok();
         }
         self.begin_round();
         None
     }
 
-    fn handle(&mut self, request: ExperimentRequest, answer: Sender<ExperimentAnswer>) {
-        let moved = match &request {
-            ExperimentRequest::Progress { timeline, intervals } => {
-                Some(self.progress(*timeline, intervals, &answer))
-            }
-            ExperimentRequest::Advance { timeline, to } => {
-                Some(self.advance(*timeline, VirtualInstant(*to), &answer))
-            }
-            ExperimentRequest::Step { moves } => Some(self.step(moves, &answer)),
-            _ => None,
-        };
-        if let Some(begun) = moved {
-            if let Err(error) = begun {
-                let _ = answer.send(refusal(&error));
-            }
-            return;
-        }
-        // Wait for the containers that workers have: a request sees all containers.
-        while self.slots.iter().any(|slot| matches!(slot, ContainerSlot::WithWorker)) {
-            match self.inbox.recv() {
+    /// Whether no container is on its way, and none will be without a request.
+    fn is_at_rest(&self) -> bool {
+        let runs = self.phase == Phase::Running || self.round.is_some();
+        !runs && !self.any_with_worker() && self.ended.is_none()
+    }
+
+    fn handle(
+        &mut self,
+        request: ExperimentRequest,
+        answer: Sender<ExperimentAnswer>,
+        inbox: &Receiver<SchedulerMessage>,
+    ) {
+        // All requests but moves see all containers: those that workers have are waited for.
+        while !request.is_move() && self.any_with_worker() {
+            match inbox.recv() {
                 Ok(SchedulerMessage::Done(container)) => self.take_back(container),
-                Ok(SchedulerMessage::Request(other, answer)) => self.handle(other, answer),
+                Ok(SchedulerMessage::Request(other, answer)) => self.handle(other, answer, inbox),
                 Err(_) => return,
             }
         }
@@ -178,9 +153,29 @@ impl Scheduler {
             self.ended = Some(answer);
             return;
         }
-        let done = self.carry_out(request);
-        // A client that has gone needs no answer.
-        let _ = answer.send(done.unwrap_or_else(|error| refusal(&error)));
+        self.carry_out_or_begin(request, &answer);
+    }
+
+    /// Carries a request out and answers it. The answer to a move comes when its containers have arrived.
+    fn carry_out_or_begin(
+        &mut self,
+        request: ExperimentRequest,
+        answer: &Sender<ExperimentAnswer>,
+    ) {
+        let done = match request {
+            ExperimentRequest::Progress { timeline, intervals } => {
+                self.progress(timeline, &intervals, answer).map(|()| None)
+            }
+            ExperimentRequest::Advance { timeline, to } => {
+                self.advance(timeline, VirtualInstant(to), answer).map(|()| None)
+            }
+            ExperimentRequest::Step { moves } => self.step(&moves, answer).map(|()| None),
+            other => self.carry_out(other).map(Some),
+        };
+        if let Some(done) = done.unwrap_or_else(|error| Some(refusal(&error))) {
+            // A client that has gone needs no answer.
+            let _ = answer.send(done);
+        }
     }
 
     fn carry_out(&mut self, request: ExperimentRequest) -> anyhow::Result<ExperimentAnswer> {

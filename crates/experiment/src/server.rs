@@ -17,7 +17,7 @@ use crate::directory;
 use crate::error::ExperimentRefusal;
 use crate::message::SchedulerMessage;
 use crate::protocol::{ExperimentAnswer, ExperimentRequest};
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, SharedScheduler};
 use crate::settings::{ExperimentOptions, ExperimentSettings};
 
 /// Creates the experiment `name` and starts its process in the background. The caller must have one thread only.
@@ -53,21 +53,25 @@ fn serve(
     let signals = SigSet::all();
     signals.thread_block()?;
     let (outbox, inbox) = channel();
-    let scheduler = Scheduler::new(directory.name(), settings, state.clone(), inbox, &outbox)?;
+    let scheduler = Scheduler::new(directory.name(), settings, state.clone(), &outbox)?;
+    let scheduler = SharedScheduler::new(scheduler);
     end_on_signals(outbox.clone())?;
     let (callers, under_way) = (outbox.clone(), Arc::new(AtomicUsize::new(0)));
-    let counted = under_way.clone();
+    let (counted, shared) = (under_way.clone(), scheduler.clone());
     thread::Builder::new().name("listener".into()).spawn(move || {
         for caller in listener.incoming().flatten() {
             let (outbox, under_way) = (callers.clone(), counted.clone());
+            let scheduler = shared.clone();
             // If no thread can be made, the server closes the caller's connection.
             let _ = thread::Builder::new()
                 .name("caller".into())
-                .spawn(move || serve_client(&caller, &outbox, &under_way));
+                .spawn(move || serve_client(&caller, &scheduler, &outbox, &under_way));
         }
     })?;
     ready();
-    let ending_client = scheduler.run();
+    let ending_client = scheduler.run(&inbox);
+    // Nobody handles requests any more.
+    drop(inbox);
     // Remove the files first: a caller that gets the answer to its `end` finds nothing left.
     directory.remove();
     if let Some(answer) = ending_client {
@@ -94,6 +98,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// answer yet.
 fn serve_client(
     caller: &UnixStream,
+    scheduler: &SharedScheduler,
     outbox: &Sender<SchedulerMessage>,
     under_way: &AtomicUsize,
 ) -> io::Result<()> {
@@ -111,8 +116,10 @@ fn serve_client(
         let answer = match serde_json::from_slice::<ExperimentRequest>(&line) {
             Err(error) => ExperimentAnswer::Refused { why: format!("{error}"), wrong_input: true },
             Ok(request) => {
-                if outbox.send(SchedulerMessage::Request(request, sender.clone())).is_err() {
-                    return Ok(());
+                if let Err(request) = scheduler.handle_here(request, &sender) {
+                    if outbox.send(SchedulerMessage::Request(request, sender.clone())).is_err() {
+                        return Ok(());
+                    }
                 }
                 match answers.recv() {
                     Ok(answer) => answer,

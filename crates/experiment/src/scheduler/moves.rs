@@ -118,7 +118,7 @@ impl Scheduler {
         }
     }
 
-    fn any_with_worker(&self) -> bool {
+    pub(super) fn any_with_worker(&self) -> bool {
         self.slots.iter().any(|slot| matches!(slot, ContainerSlot::WithWorker))
     }
 
