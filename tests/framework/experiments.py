@@ -280,12 +280,9 @@ def is_there(inside: Inside) -> Inside:
 
 
 def groups_of(*names: str) -> list[Path]:
-    """Returns the existing control groups of containers. Those of others may vanish meanwhile."""
-    found = []
-    for folder, below, _ in os.walk("/sys/fs/cgroup"):
-        if Path(folder).name == "lorentz":
-            found += [Path(folder) / name for name in below if name in names]
-    return found
+    """Returns the existing control groups of containers."""
+    groups = processes.control_groups()
+    return [one for one in groups if one.parent.name == "lorentz" and one.name in names]
 
 
 class Seen:

@@ -42,10 +42,20 @@ def state(pid: int) -> str:
 
 def has_shim(pid: int) -> bool:
     """Whether a process has the shim in its memory: it has made its exec, and is on the clock."""
-    try:
-        return "/memfd:lorentz " in Path(f"/proc/{pid}/maps").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    for thread in Path(f"/proc/{pid}/task").glob("*"):
+        # The first thread has no memory once it has ended, and others may run.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if "/memfd:lorentz " in (thread / "maps").read_text():
+                return True
+    return False
+
+
+def control_groups(begin: str = "") -> list[Path]:
+    """The control groups whose names begin so, of all hierarchies. Those of others may vanish
+    meanwhile, which ends a glob of pathlib's."""
+    walk = os.walk("/sys/fs/cgroup")
+    names = ((folder, name) for folder, below, _ in walk for name in below)
+    return [Path(folder, name) for folder, name in names if name.startswith(begin)]
 
 
 def cpu_ticks(pid: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from framework import lorentz, needs, steps
+from framework import lorentz, needs, processes, steps
 from framework.networks import Lab, pair
 
 pytestmark = pytest.mark.patient
@@ -20,9 +20,10 @@ def _needs():
 def left_of(lab: Lab) -> list[str]:
     """Paths of it in the state directory and below the control groups."""
     state = lorentz.session.state_dir()
-    groups = Path("/sys/fs/cgroup").glob("**/lorentz/*")
-    paths = [*state.iterdir(), *state.glob(".networks/*"), *state.glob(".experiments/*"), *groups]
-    return [str(path) for path in paths if path.name.startswith(lab.name)]
+    paths = [*state.iterdir(), *state.glob(".networks/*"), *state.glob(".experiments/*")]
+    left = [path for path in paths if path.name.startswith(lab.name)]
+    left += [path for path in processes.control_groups(lab.name) if path.parent.name == "lorentz"]
+    return [str(path) for path in left]
 
 
 @pytest.mark.parametrize("call", steps.CALLS)

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from framework import lorentz
+from framework import lorentz, processes
 from framework.networks import Lab, pair
 
 
@@ -92,7 +92,7 @@ def test_tcp_waits_its_least_time_by_the_networks_clock():
 def test_down_leaves_nothing():
     with Lab(pair("delay: 1ms")) as lab:
         namespaces = namespaces_of(lab)
-        groups = [p for p in Path("/sys/fs/cgroup").rglob(f"{lab.name}.*") if p.is_dir()]
+        groups = processes.control_groups(f"{lab.name}.")
         lab.start("b", "sleep", "1000")
         lorentz.ok("down", lab.name)
         assert is_gone(lab)

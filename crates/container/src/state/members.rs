@@ -1,6 +1,5 @@
 //! The processes of a container, and the container of a process.
 
-use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
@@ -105,7 +104,7 @@ impl StateDir {
     }
 
     /// Returns the processes of each of `containers`, in the order of `containers`, each list sorted by process id. `seen` is one
-    /// walk over /proc for all of them.
+    /// walk over /proc for all of them. A process in the midst of an exec is found in its container's control group alone.
     ///
     /// # Errors
     ///
@@ -127,15 +126,10 @@ impl StateDir {
             };
             Ok(by_name.get(container.name()).cloned().unwrap_or_default())
         });
-        let entering = OnceCell::new();
-        let anywhere = || entering.get_or_init(|| processes::entering().unwrap_or_default());
         let with_entering =
             |(container, found): (&&Container, Result<Vec<Process>, StateError>)| {
-                let found = found?;
-                Ok(match container.cgroup() {
-                    Some(group) => container.with_entering(found, &group.pids_below()),
-                    None => container.with_entering(found, anywhere()),
-                })
+                let group = container.cgroup().map(|group| group.pids_below()).unwrap_or_default();
+                found.map(|found| container.with_entering(found, &group))
             };
         containers.iter().zip(on_clock).map(with_entering).collect()
     }
