@@ -233,8 +233,7 @@ class Caller:
 
     def __init__(self, experiment: Experiment) -> None:
         self.line = socket.socket(socket.AF_UNIX)
-        state = lorentz.session.state_dir()
-        self.line.connect(str(state / ".experiments" / experiment.name / "socket"))
+        self.line.connect(str(experiment.place / "socket"))
         self.answers = self.line.makefile()
 
     def ask(self, **request: object) -> object:
@@ -295,13 +294,7 @@ def test_callers_on_many_lines_carry_their_requests_out_at_once():
             thread.join(timeout=60)
         assert not any(thread.is_alive() for thread in threads)
         assert all(said <= {"done", "status", "None"} for said in answers.values()), answers
-        until(
-            lambda: (
-                experiment.name
-                not in [one["name"] for one in lorentz.json_of("experiment", "status")]
-            ),
-            "its end",
-        )
+        until(lambda: not experiment.place.exists(), "its end")
 
 
 def test_a_sleeper_wakes_in_the_step_that_holds_its_deadline():

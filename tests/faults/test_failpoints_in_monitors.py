@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import signal
 import time
@@ -113,19 +114,11 @@ def test_a_program_is_shown_while_it_is_executed(point):
         inside.points.release(point)
 
 
-def group_of(pid: int) -> Path:
-    """Its control group in the v2 hierarchy."""
-    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-    (path,) = (line.removeprefix("0::") for line in lines if line.startswith("0::"))
-    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
-    root = next(Path(fields[1]) for fields in mounts if fields[2] == "cgroup2")
-    return root / path.lstrip("/")
-
-
 def is_traced(pid: int) -> bool:
     return "TracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text()
 
 
+_numbers = itertools.count()
 ask = functools.partial(lorentz.ok, "experiment", session=session())
 
 
@@ -144,7 +137,7 @@ def attached_at(point: str, experiment: str = "") -> Iterator[tuple[str, Native,
 
     It has the new program's memory, in which the clock is not mapped yet. No ancestor is known.
     """
-    name = f"executes-{point}"
+    name = f"executes-{point}-{next(_numbers)}"
     with Native(["sh", "-c", "read -r _; exec sleep 1000"], stdin=True) as program:
         lorentz.ok("attach", str(program.pid), "--name", name, session=session())
         if experiment:
@@ -177,7 +170,8 @@ def test_an_experiment_takes_a_process_in_the_midst_of_an_exec(point):
         attached_at(point) as (name, program, clock),
     ):
         ask("add", experiment, name)
-        assert group_of(program.pid).name == name
+        [group] = processes.control_groups(name)
+        assert str(program.pid) in (group / "cgroup.procs").read_text().split()
         clock.release(point)
         ask("synchronize", experiment)
         status = lorentz.json_of("experiment", "status", experiment, session=session())
@@ -192,7 +186,8 @@ def test_a_process_that_the_freezer_stops_behind_its_exec_is_found():
         an_experiment("stops-behind-an-exec") as experiment,
         attached_at(point, experiment) as (name, program, clock),
     ):
-        freezer = group_of(program.pid) / "cgroup.freeze"
+        [group] = processes.control_groups(name)
+        freezer = group / "cgroup.freeze"
         freezer.write_text("1")
         try:
             clock.release(point)

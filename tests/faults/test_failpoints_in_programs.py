@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from framework import build, processes
@@ -169,18 +170,31 @@ def test_an_ignored_signal_during_a_trap_wakes_nobody_else():
 # Signals in the moment before a call blocks
 
 
+def reading(pid: int) -> list[Path]:
+    """The threads of a process that are in a call of read."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return [one for one in threads if (one / "syscall").read_text().startswith("0 ")]
+
+
 @pytest.mark.parametrize("changes", [False, True], ids=["first", "again"])
 @pytest.mark.parametrize("order", ["sleep 400000000000", "futex", "semaphore", "block"])
-def test_a_signal_just_before_the_call_interrupts_it(order, changes):
+def test_a_signal_just_before_the_call_interrupts_it(order, changes, tmp_path):
     """Like a signal just after it: in the first wait, and in one that a change began anew."""
+    go = tmp_path / "go"
     with points() as inside:
-        inside.line(ev="ready")
+        pid = inside.line(ev="ready")["pid"]
         if changes:
             tell(inside, f"do {order}")
             wait_until_it_waits(inside)
+        elif order == "block":
+            # The other two would come to the failpoint too.
+            tell(inside, f"do {order} {go}")
+            until(lambda: len(reading(pid)) == 2)
         inside.points.arm("BeforeOpenGate")
         if changes:
             verb(inside, "leap", inside.name, "--by", "1s")
+        elif order == "block":
+            go.touch()
         else:
             tell(inside, f"do {order}")
         inside.points.wait("BeforeOpenGate")

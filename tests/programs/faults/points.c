@@ -107,13 +107,19 @@ static long timed_receive(void)
 	return ret;
 }
 
-static long blocked_receive(void)
+/*
+ * `block PATH` waits for that file before it sets the socket's timeout: from a process's first one on the shim has all of
+ * its reads, and a test may want the other threads to be in theirs before.
+ */
+static long blocked_receive(const char *path)
 {
 	int ends[2];
 	char byte;
 	struct timeval limit = { .tv_sec = FAR };
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
 		return -1;
+	while (*path && access(path + 1, F_OK))
+		sched_yield();
 	setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 	return recv(ends[0], &byte, 1, 0);
 }
@@ -242,8 +248,8 @@ static long perform(const char *op)
 		return call_often();
 	if (!strcmp(op, "receive"))
 		return timed_receive();
-	if (!strcmp(op, "block"))
-		return blocked_receive();
+	if (!strncmp(op, "block", 5))
+		return blocked_receive(op + 5);
 	if (!strcmp(op, "semaphore"))
 		return semaphore();
 	if (!strcmp(op, "child"))

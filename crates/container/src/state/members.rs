@@ -91,7 +91,10 @@ impl StateDir {
             let tracer = tracer_of_process(pid)?;
             owner_among(&|one| one.is_monitored_by(tracer))
         };
-        let by_file = || owner_among(&|one| one.is_in_its_group(pid) && one.is_opened_by(pid));
+        let by_file = || {
+            let group = Cgroup::of(pid)?;
+            owner_among(&|one| one.has_in_its_group(&group) && one.is_opened_by(pid))
+        };
         // The caller may not look into this process, or the process is still on its way in.
         let by_parent = || {
             lineage.iter().find_map(|process| {
@@ -287,8 +290,13 @@ impl Container {
 
     /// Whether process `pid` is in its control group, or in one below.
     fn is_in_its_group(&self, pid: u32) -> bool {
-        let own = self.record().cgroup.as_deref();
-        own.is_some_and(|own| Cgroup::of(pid).is_some_and(|group| group.path().starts_with(own)))
+        self.record().cgroup.is_some()
+            && Cgroup::of(pid).is_some_and(|group| self.has_in_its_group(&group))
+    }
+
+    /// Whether `group` is its control group, or one below.
+    fn has_in_its_group(&self, group: &Cgroup) -> bool {
+        self.record().cgroup.as_deref().is_some_and(|own| group.path().starts_with(own))
     }
 
     /// Whether another container may be on the same clock: each has a name of the clock's file in its directory.
@@ -336,8 +344,8 @@ fn owner<'a>(sharing: &[&'a Container], lineage: &[&Process]) -> Option<&'a Cont
         sharing.iter().find(|container| container.is_monitor_or_program(process))
     });
     let by_cgroup = || {
-        let pid = lineage.first()?.pid;
-        sharing.iter().find(|container| container.is_in_its_group(pid))
+        let group = Cgroup::of(lineage.first()?.pid)?;
+        sharing.iter().find(|container| container.has_in_its_group(&group))
     };
     let by_making = || sharing.iter().find(|container| container.record().clock_of.is_none());
     by_ancestor.or_else(by_cgroup).or_else(by_making).or_else(|| sharing.first()).copied()
