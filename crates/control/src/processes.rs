@@ -353,6 +353,8 @@ pub fn on_clock(file: &FileId) -> io::Result<Vec<Process>> {
 pub struct OnClocks {
     /// By the inode of the clock's file. Files of different file systems may have the same inode.
     by_inode: HashMap<u64, Vec<(FileId, Process)>>,
+    /// The processes on no clock.
+    others: Vec<u32>,
     /// Every process, read when a caller asks for ancestors.
     all: OnceCell<Vec<Process>>,
 }
@@ -365,13 +367,24 @@ impl OnClocks {
     /// If /proc is not mounted.
     pub fn scan() -> io::Result<OnClocks> {
         let mut by_inode: HashMap<u64, Vec<_>> = HashMap::new();
-        for (clock, process) in numbers()?.filter_map(on_a_clock) {
-            by_inode.entry(clock.inode).or_default().push((clock, process));
+        let mut others = Vec::new();
+        for pid in numbers()? {
+            match on_a_clock(pid) {
+                Some((clock, process)) => {
+                    by_inode.entry(clock.inode).or_default().push((clock, process));
+                }
+                None => others.push(pid),
+            }
         }
         for processes in by_inode.values_mut() {
             processes.sort_by_key(|(_, process)| process.pid);
         }
-        Ok(OnClocks { by_inode, all: OnceCell::new() })
+        Ok(OnClocks { by_inode, others, all: OnceCell::new() })
+    }
+
+    /// Returns the processes that were on no clock.
+    pub fn others(&self) -> &[u32] {
+        &self.others
     }
 
     /// Returns the processes on the clock in `file`, sorted by process id.

@@ -129,10 +129,11 @@ impl StateDir {
             };
             Ok(by_name.get(container.name()).cloned().unwrap_or_default())
         });
+        let others = others_by_container(containers, seen);
         let with_entering =
             |(container, found): (&&Container, Result<Vec<Process>, StateError>)| {
-                let group = container.cgroup().map(|group| group.pids_below()).unwrap_or_default();
-                found.map(|found| container.with_entering(found, &group))
+                let others = others.get(container.name()).map(Vec::as_slice).unwrap_or_default();
+                found.map(|found| container.with_entering(found, others))
             };
         containers.iter().zip(on_clock).map(with_entering).collect()
     }
@@ -335,6 +336,30 @@ impl Container {
             is_monitor || monitor.program == Some(process.pid)
         })
     }
+}
+
+/// Returns the processes on no clock that are in a container's control group, by the containers' names. There are few such processes,
+/// and may be many containers: so this looks at each process, and not at each group.
+fn others_by_container<'a>(
+    containers: &[&'a Container],
+    seen: &OnClocks,
+) -> HashMap<&'a str, Vec<u32>> {
+    let monitors: HashSet<u32> =
+        containers.iter().flat_map(|one| &one.record().monitors).map(|one| one.pid).collect();
+    let with_group =
+        containers.iter().filter_map(|one| Some((one.record().cgroup.as_deref()?, one)));
+    let by_group: HashMap<&Path, &&Container> = with_group.collect();
+    let mut found: HashMap<&str, Vec<u32>> = HashMap::new();
+    if by_group.is_empty() {
+        return found;
+    }
+    for pid in seen.others().iter().filter(|pid| !monitors.contains(pid)) {
+        let Some(group) = Cgroup::of(*pid) else { continue };
+        if let Some(own) = group.path().ancestors().find_map(|path| by_group.get(path)) {
+            found.entry(own.name()).or_default().push(*pid);
+        }
+    }
+    found
 }
 
 /// Returns the container of a process, among containers on one clock. The nearest ancestor that one of the containers knows
