@@ -17,7 +17,7 @@ from framework import build, lorentz
 from framework.containers import Bundle
 from framework.experiments import Experiment, until
 from framework.needs import feature, root, tool
-from framework.processes import state
+from framework.processes import has_ended
 from framework.running import Inside, Native
 
 FEW, MANY = 3, 12
@@ -123,7 +123,7 @@ def test_rm_walks_over_proc_for_all_together():
         left = {entry["name"] for entry in lorentz.ps()}
         assert not left & {one.name for one in several}
         for one in several:
-            assert state(one.line(ev="up")["pid"]) in ("", "Z")
+            assert has_ended(one.line(ev="up")["pid"])
 
 
 def test_rm_of_dead_ones_walks_over_proc_for_all_together():
@@ -194,7 +194,7 @@ def test_containers_on_one_clock():
         assert second.shown()["state"] == "monitor dead"
         assert [first.shown()["pids"], second.shown()["pids"]] == [[pid] for pid in pids]
         lorentz.ok("rm", second.name)
-        assert state(pids[1]) in ("", "Z")
+        assert has_ended(pids[1])
         assert first.shown()["pids"] == pids[:1]
         for one in others:
             assert one.shown()["pids"] == [one.line(ev="up")["pid"]]
@@ -211,7 +211,7 @@ def test_an_attached_process_that_is_in_no_group_of_its_container():
         assert lorentz.shown(name)["state"] == "monitor dead"
         assert "monitor is dead" in lorentz.ok("time", name)
         lorentz.ok("rm", name)
-        assert state(pid) in ("", "Z")
+        assert has_ended(pid)
 
 
 def test_a_process_in_a_namespace_of_its_own():
@@ -254,7 +254,7 @@ def test_a_container_of_the_runtime():
         (pid,) = lorentz.shown(shown["name"])["pids"]
         assert b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()
         lorentz.ok("rm", "--force", shown["name"])
-        assert state(pid) in ("", "Z")
+        assert has_ended(pid)
         assert lorentz.shown(shown["name"]) is None
 
 
@@ -271,11 +271,11 @@ def test_rm_of_one_of_an_experiments_containers_leaves_the_monitor_of_the_others
         after = {entry["name"]: entry for entry in lorentz.ps()}
         assert not set(names[:2]) & set(after)
         for name in names[:2]:
-            assert all(state(pid) in ("", "Z") for pid in before[name]["pids"])
+            assert all(has_ended(pid) for pid in before[name]["pids"])
         for name in names[2:]:
             assert after[name]["monitor_alive"] and after[name]["pids"] == before[name]["pids"]
         lorentz.ok("rm", "--force", *names[2:])
-        until(lambda: state(monitors.pop()) in ("", "Z") if monitors else True, "the monitor's end")
+        until(lambda: has_ended(monitors.pop()) if monitors else True, "the monitor's end")
 
 
 def inside_env() -> dict[str, str]:
@@ -286,6 +286,6 @@ def kill(pid: int) -> None:
     """Kills a process of a container that this test has started."""
     os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + 5
-    while state(pid) not in ("", "Z"):
+    while not has_ended(pid):
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -23,7 +23,7 @@ WAIT_TIMEOUT = 10
 
 
 def has_ended(pid: int) -> bool:
-    return processes.state(pid) in ("", "Z")
+    return processes.has_ended(pid)
 
 
 def looking(experiment: Experiment, seen: Seen, **options) -> Inside:

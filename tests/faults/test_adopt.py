@@ -138,7 +138,7 @@ def test_the_container_works_as_before():
         assert refused.returncode == 2 and "still running" in refused.stderr
         inside.verb("rm", "--force")
         assert lorentz.shown(inside.name) is None
-        assert processes.state(monitor["pid"]) in ("", "Z")
+        assert processes.has_ended(monitor["pid"])
         assert list(lorentz.session.state_dir().rglob(f"*{inside.name}*")) == []
 
 
@@ -152,7 +152,7 @@ def test_the_new_monitor_leaves_with_the_last_program():
         inside.finish()
         lorentz.wait_until_gone(inside.name)
         deadline = time.monotonic() + 5
-        while processes.state(monitor) not in ("", "Z"):
+        while not processes.has_ended(monitor):
             assert time.monotonic() < deadline, "the monitor stays"
             time.sleep(0.01)
 

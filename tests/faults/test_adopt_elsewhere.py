@@ -27,7 +27,7 @@ def kill_monitors(name: str) -> None:
     assert alive, "no monitor is alive"
     for pid in alive:
         os.kill(pid, signal.SIGKILL)
-    until(lambda: all(processes.state(pid) in ("", "Z") for pid in alive), "dead monitors", 5)
+    until(lambda: all(processes.has_ended(pid) for pid in alive), "dead monitors", 5)
 
 
 def adopt(name: str, *flags: str) -> list[int]:
@@ -77,7 +77,7 @@ def test_a_container_of_the_oci_runtime(bundle):
     bundle.wait_until("stopped")
     bundle.ok("delete", bundle.id)
     assert lorentz.shown(bundle.id) is None
-    until(lambda: processes.state(monitor["pid"]) in ("", "Z"), "the monitor's end", 5)
+    until(lambda: processes.has_ended(monitor["pid"]), "the monitor's end", 5)
 
 
 def test_the_runtimes_exec_replaces_a_dead_monitor(bundle):

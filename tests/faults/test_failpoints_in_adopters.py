@@ -128,7 +128,7 @@ def test_a_program_that_is_killed_while_it_is_adopted(place):
         os.kill(pid, signal.SIGKILL)
         inside.points.release(place.point)
         assert command.wait(timeout=AT_ONCE) == 0
-        until(lambda: processes.state(monitor) in ("", "Z"))
+        until(lambda: processes.has_ended(monitor))
         assert not (inside.session.state_dir() / inside.name).exists()
 
 

@@ -54,7 +54,7 @@ def test_a_monitor_that_is_killed_at_an_exec_leaves_nobody_stopped(place):
         programs = inside.shown()["pids"]
         place.reach(inside)
         os.kill(monitor, signal.SIGKILL)
-        until(lambda: all(processes.state(pid) in ("", "Z") for pid in programs))
+        until(lambda: all(processes.has_ended(pid) for pid in programs))
         verb(inside, "rm", inside.name, "--force")
         assert inside.name not in [entry["name"] for entry in lorentz.ps(session=inside.session)]
 
@@ -256,7 +256,7 @@ def test_a_signal_to_a_monitor_that_sets_a_wall_clock_comes_afterwards(place):
         assert ended[0]["ret"] == 0
         inside.line(timeout=AT_ONCE, ev="signal")
         assert is_set(inside, place)
-        assert processes.state(monitor) not in ("", "Z")
+        assert not processes.has_ended(monitor)
         works(inside)
 
 
@@ -317,4 +317,4 @@ def test_a_signal_to_a_monitor_that_completes_a_change_comes_afterwards(place):
         inside.line(timeout=AT_ONCE, ev="signal")
         assert is_leapt(inside)
         works(inside)
-        assert processes.state(monitor) not in ("", "Z")
+        assert not processes.has_ended(monitor)

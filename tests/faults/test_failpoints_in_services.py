@@ -36,7 +36,7 @@ def end_skipper(inside: Faulty, number: int = signal.SIGKILL) -> None:
     """Ends the skipper by a signal: it has a handler for none."""
     skipper = inside.time()["skip"]["skipper"]
     os.kill(skipper, number)
-    until(lambda: processes.state(skipper) in ("", "Z"))
+    until(lambda: processes.has_ended(skipper))
 
 
 # Skippers
@@ -248,9 +248,9 @@ def test_a_scheduler_that_is_asked_to_end_ends_its_slice_before(place):
     with scheduler_at(place) as scheduled:
         os.kill(scheduled.engine, signal.SIGTERM)
         time.sleep(0.1)
-        assert processes.state(scheduled.engine) not in ("", "Z")
+        assert not processes.has_ended(scheduled.engine)
         scheduled.points.release_all()
-        until(lambda: processes.state(scheduled.engine) in ("", "Z"))
+        until(lambda: processes.has_ended(scheduled.engine))
         assert not scheduled.experiment.place.exists()
         goes_on_by_itself(scheduled.inside)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from framework import build, lorentz
 from framework.oracle import HostNoise, epoch
-from framework.processes import state
+from framework.processes import has_ended, state
 from framework.running import Inside
 
 AT = "2038-01-19"
@@ -89,7 +89,7 @@ def test_ps_tells_and_rm_clears():
         inside.verb("rm")
         assert lorentz.shown(inside.name) is None
         deadline = time.monotonic() + 3
-        while state(pid) not in ("", "Z"):
+        while not has_ended(pid):
             assert time.monotonic() < deadline, "the program still runs"
             time.sleep(0.02)
         assert list(lorentz.session.state_dir().rglob(f"*{inside.name}*")) == []
@@ -161,7 +161,7 @@ def test_a_frozen_container_whose_launcher_is_killed_can_be_cleared():
         inside.kill_monitor()
         inside.verb("rm")
         deadline = time.monotonic() + 3
-        while state(pid) not in ("", "Z"):
+        while not has_ended(pid):
             assert time.monotonic() < deadline, "still there, frozen"
             time.sleep(0.02)
 
@@ -207,6 +207,6 @@ def test_a_skipper_ends_with_the_last_program_of_a_dead_monitor():
         inside.kill_monitor()
         inside.close_stdin()
         deadline = time.monotonic() + 20
-        while state(skipper) not in ("", "Z"):
+        while not has_ended(skipper):
             assert time.monotonic() < deadline, "the skipper is left behind"
             time.sleep(0.1)

@@ -105,7 +105,7 @@ def wait_until_it_waits(inside: Faulty) -> None:
 def kill(pid: int) -> None:
     """Kills a process, and waits until it has ended."""
     os.kill(pid, signal.SIGKILL)
-    until(lambda: processes.state(pid) in ("", "Z"))
+    until(lambda: processes.has_ended(pid))
 
 
 # ------------------------------------------------------------------------------- ways to a place

@@ -40,6 +40,15 @@ def state(pid: int) -> str:
     return ""
 
 
+def has_ended(pid: int) -> bool:
+    """Whether all threads of a process have ended. A killed one's first thread may end before the
+    others, which keep its files open."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+        return fields[0] in "ZXx" and int(fields[17]) <= 1
+    return True
+
+
 def has_shim(pid: int) -> bool:
     """Whether a process has the shim in its memory: it has made its exec, and is on the clock."""
     for thread in Path(f"/proc/{pid}/task").glob("*"):

@@ -318,6 +318,6 @@ class Inside(Running):
         pid = self.monitor()
         os.kill(pid, signal.SIGKILL)
         deadline = time.monotonic() + 5
-        while processes.state(pid) not in ("", "Z"):
+        while not processes.has_ended(pid):
             assert time.monotonic() < deadline, "the monitor does not end"
             time.sleep(0.01)
