@@ -15,6 +15,8 @@ START, START_SECONDS = "2030-01-01T00:00:00Z", 1_893_456_000
 
 #: OSPF's own defaults: hellos every 10 s, a neighbour is dead after 40 s.
 CONFIG = """\
+log "{log}" all;
+debug protocols {{ events }};
 router id {own};
 timeformat route "%s.%6f";
 protocol device {{}}
@@ -47,7 +49,8 @@ class Ring:
         nodes, links = [], []
         for router in range(self.count):
             files = self.folder / f"n{router}"
-            files.with_suffix(".conf").write_text(CONFIG.format(own=own_address(router)))
+            config = CONFIG.format(own=own_address(router), log=f"{files}.log")
+            files.with_suffix(".conf").write_text(config)
             bird = f"exec bird -f -c {files}.conf -s {files}.ctl -P {files}.pid"
             command = f"'ip addr add {own_address(router)}/32 dev lo && {bird}'"
             sysctls = "{net.ipv4.ip_forward: 1}"
@@ -101,3 +104,9 @@ class Ring:
         """Returns the time at which the last route of all was learned."""
         every = (route for router in range(self.count) for route in self.routes(router).values())
         return max(at for at, _ in every)
+
+    def declared_dead(self) -> list[str]:
+        """Returns the lines of all routers' logs that say that a neighbour was silent for too
+        long."""
+        logs = ((self.folder / f"n{router}.log").read_text() for router in range(self.count))
+        return [line for log in logs for line in log.splitlines() if "Inactivity" in line]

@@ -72,6 +72,8 @@ pub enum Caution {
     ReceiverOverrun,
     /// The sender was interrupted so often that only parts of streams could be used.
     Interrupted,
+    /// The path delivered nothing for milliseconds, and then what had waited, so often that only parts of streams could be used.
+    Stalled,
 }
 
 impl fmt::Display for Caution {
@@ -83,6 +85,7 @@ impl fmt::Display for Caution {
             Caution::Reordering => "probes arrived out of order",
             Caution::ReceiverOverrun => "the receiving machine was too busy to take all probes",
             Caution::Interrupted => "the sender was interrupted often",
+            Caution::Stalled => "the path delivered nothing at times",
         })
     }
 }
@@ -172,6 +175,7 @@ struct Tally {
     slow: u32,
     coarse: u32,
     broken: u32,
+    stalled: u32,
 }
 
 impl Tally {
@@ -187,9 +191,10 @@ impl Tally {
         self.fastest = self.fastest.max(sent);
         self.slow += u32::from(sent < SHORTFALL_RATIO * stream.plan.rate());
         self.coarse += u32::from(is_coarse(stream));
-        let whole = stream.longest_stretch().times.len() + stream.lost();
-        let broke = whole * 10 < stream.probes.len() * 9;
-        self.broken += u32::from(broke || stream.sending() == Sending::Interrupted);
+        let is_most = |part: usize| part * 10 >= stream.probes.len() * 9;
+        let is_whole = is_most(stream.longest_len());
+        self.broken += u32::from(!is_whole || stream.sending() == Sending::Interrupted);
+        self.stalled += u32::from(!is_most(stream.probes.len() - stream.held_up()));
     }
 
     fn estimate(self, method: Method, finding: Finding) -> Estimate {
@@ -206,6 +211,7 @@ impl Tally {
         say(Caution::ReceiverOverrun, self.overrun > 0);
         say(Caution::Reordering, self.reordered > 0);
         say(Caution::Interrupted, self.broken > self.streams / 4);
+        say(Caution::Stalled, self.stalled > self.streams / 4);
         Estimate {
             method,
             finding,

@@ -64,7 +64,9 @@ impl Fleet {
         let tests = if delays.len() < MIN_LENGTH { None } else { Tests::of(&delays) };
         let judged = Judged { sent, trend: tests.map(Tests::trend) };
         let least = MIN_LENGTH.max((MIN_SHARE * stream.probes.len() as f64) as usize);
-        if stream.longest_len() < least || stream.sending() == Sending::Interrupted {
+        if stream.longest_len() - stream.held_up() < least
+            || stream.sending() == Sending::Interrupted
+        {
             self.spoilt.push(judged);
             return true;
         }

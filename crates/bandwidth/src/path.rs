@@ -6,6 +6,11 @@ use crate::statistics::median;
 /// A stream fell short if it was sent at a smaller share of the planned rate than this.
 pub(crate) const SHORTFALL_RATIO: f64 = 0.95;
 
+/// Probes were held up together if they arrived so much closer to each other than the stream's probes are apart, and if the path
+/// held them up for so long, ns. No bottleneck that serves in order delivers them like that.
+const CLUMP_RATIO: f64 = 0.2;
+const MIN_HOLD: i64 = 1_000_000;
+
 /// A stream of probes to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamPlan {
@@ -75,6 +80,8 @@ pub enum Sending {
 pub struct Stretch {
     /// Times of sending and arrival of each probe, s.
     pub times: Vec<(f64, f64)>,
+    /// Number of intervals from the first of these probes to the last: others may be missing between them.
+    pub gaps: usize,
 }
 
 impl Stream {
@@ -122,9 +129,19 @@ impl Stream {
     }
 
     /// Returns the longest stretch in which the sender never paused longer than twice the interval, or than a millisecond if that
-    /// is more (pathload's rule). Lost probes are left out.
+    /// is more (pathload's rule). Lost probes are left out, and those that were [held up](Stream::held_up): what the others show
+    /// of the path is true.
     pub fn longest_stretch(&self) -> Stretch {
         Stretch::of(self.longest())
+    }
+
+    /// Returns the number of probes in the longest stretch that the path held up for a millisecond or more and delivered together.
+    ///
+    /// A link that a program emulates does so when another program has its processor, and so does a virtual machine whose host
+    /// runs another one. The packets behind such a stall are again as late as the bottleneck's queue makes them.
+    pub fn held_up(&self) -> usize {
+        let arrived: Vec<Arrival> = Arrival::all(self.longest());
+        clumps(&arrived).iter().map(std::ops::Range::len).sum()
     }
 
     fn longest(&self) -> &[Probe] {
@@ -144,16 +161,63 @@ impl Stream {
     }
 }
 
+/// A probe that arrived: its place in its stretch, and its times, ns of either clock.
+#[derive(Clone, Copy)]
+struct Arrival {
+    place: usize,
+    sent: i64,
+    received: i64,
+}
+
+impl Arrival {
+    fn all(probes: &[Probe]) -> Vec<Arrival> {
+        let arrived = |(place, probe): (usize, &Probe)| {
+            Some(Arrival { place, sent: probe.sent, received: probe.received? })
+        };
+        probes.iter().enumerate().filter_map(arrived).collect()
+    }
+}
+
+/// Returns the places in `arrived` of probes that were held up together: three or more that arrived at once, of which the first
+/// would have arrived [`MIN_HOLD`] or more before the last if they had been as far apart as the stream's probes are.
+fn clumps(arrived: &[Arrival]) -> Vec<std::ops::Range<usize>> {
+    let [first, .., last] = arrived else { return Vec::new() };
+    let gaps = (arrived.len() - 1) as f64;
+    let apart = |from: i64, to: i64| to.saturating_sub(from) as f64 / gaps;
+    let usual = apart(first.sent, last.sent).max(apart(first.received, last.received));
+    let mut found = Vec::new();
+    let mut begin = 0;
+    for end in 1..=arrived.len() {
+        let goes_on = end < arrived.len() && {
+            let gap = arrived[end].received.saturating_sub(arrived[end - 1].received);
+            (gap as f64) < CLUMP_RATIO * usual
+        };
+        if !goes_on {
+            let held = (end - 1 - begin) as f64 * usual;
+            if end - begin >= 3 && held >= MIN_HOLD as f64 {
+                found.push(begin..end);
+            }
+            begin = end;
+        }
+    }
+    found
+}
+
 impl Stretch {
     fn of(probes: &[Probe]) -> Stretch {
-        let arrived = || probes.iter().filter_map(|probe| Some((probe.sent, probe.received?)));
-        let Some((first_sent, first_received)) = arrived().next() else {
+        let mut arrived = Arrival::all(probes);
+        for clump in clumps(&arrived).into_iter().rev() {
+            arrived.drain(clump);
+        }
+        let (Some(first), Some(last)) = (arrived.first(), arrived.last()) else {
             return Stretch::default();
         };
+        let (first, gaps) = (*first, last.place - first.place);
         let seconds = |later: i64, first: i64| later.saturating_sub(first) as f64 * 1e-9;
-        let times = arrived()
-            .map(|(sent, received)| (seconds(sent, first_sent), seconds(received, first_received)));
-        Stretch { times: times.collect() }
+        let times = arrived
+            .iter()
+            .map(|one| (seconds(one.sent, first.sent), seconds(one.received, first.received)));
+        Stretch { times: times.collect(), gaps }
     }
 
     /// Returns the one-way delays minus that of the first probe, s. The difference cancels the clocks' offset.
@@ -164,8 +228,8 @@ impl Stretch {
     /// Returns the mean interval of sending and of arrival, s; `None` for fewer than two probes.
     pub fn intervals(&self) -> Option<(f64, f64)> {
         let (first, last) = (self.times.first()?, self.times.last()?);
-        let gaps = (self.times.len() - 1) as f64;
-        (gaps > 0.0).then(|| ((last.0 - first.0) / gaps, (last.1 - first.1) / gaps))
+        let gaps = self.gaps as f64;
+        (self.gaps > 0).then(|| ((last.0 - first.0) / gaps, (last.1 - first.1) / gaps))
     }
 }
 
@@ -236,5 +300,28 @@ mod tests {
         assert_eq!(sending(|number| number * 10_000 + number / 10 * 50_000), Sending::Interrupted);
         // A pause that ends a stretch does not slow the stretches beside it.
         assert_eq!(sending(|n| n * 10_000 + n / 50 * 5_000_000), Sending::AsPlanned);
+    }
+
+    #[test]
+    fn probes_that_a_stall_held_up_are_left_out_of_a_stretch() {
+        // Sent every 100 us, and delivered every 200 us but for the third part, which comes at its end.
+        let at =
+            |number: i64| if (30..60).contains(&number) { 60 * 200_000 } else { number * 200_000 };
+        let plan = StreamPlan { packets: 90, bytes: 1000, interval: 100_000, rest: 0 };
+        let stream = |at: &dyn Fn(i64) -> i64| {
+            let probe = |number| Probe { sent: number * 100_000, received: Some(at(number)) };
+            Stream { plan, probes: (0..90).map(probe).collect(), reordered: 0, overrun: 0 }
+        };
+        let stalled = stream(&at);
+        // The probe that leaves the link as the stall ends is among those that it held up.
+        assert_eq!(stalled.held_up(), 31);
+        let stretch = stalled.longest_stretch();
+        assert_eq!((stretch.times.len(), stretch.gaps), (59, 89));
+        let (sent, received) = stretch.intervals().unwrap();
+        assert!((sent - 100e-6).abs() < 1e-9 && (received - 200e-6).abs() < 1e-9);
+        // A whole stream that comes at once says nothing.
+        assert_eq!(stream(&|_| 0).longest_stretch().intervals(), None);
+        // Batches of an interface that waits for eight packets are shorter than a millisecond.
+        assert_eq!(stream(&|number| (number / 8 + 1) * 800_000).held_up(), 0);
     }
 }

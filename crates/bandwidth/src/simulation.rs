@@ -24,6 +24,8 @@ pub struct Model {
     pub interrupted: f64,
     /// The interruptions of such a stream.
     pub interruptions: Interruptions,
+    /// The times at which the bottleneck delivers nothing, if there are any.
+    pub stalls: Option<Stalls>,
     /// The highest rate that is probed.
     pub rate_max: BitRate,
     /// Length of the longest packet, bytes.
@@ -48,6 +50,16 @@ impl Interruptions {
     pub const SHORT: Interruptions = Interruptions { every: 800e3, pause: 400e3 };
 }
 
+/// Times at which the program that emulates the bottleneck has no processor. What should have left the bottleneck meanwhile
+/// leaves at the end, all at once.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Stalls {
+    /// Mean time between two stalls, ns (exponentially distributed).
+    pub every: f64,
+    /// Mean length of a stall, ns (uniformly distributed from nothing to twice as long).
+    pub length: f64,
+}
+
 impl Model {
     /// Makes a path of these rates, with no disturbance but its cross traffic.
     pub fn new(capacity: BitRate, cross: BitRate) -> Model {
@@ -61,6 +73,7 @@ impl Model {
             loss: 0.0,
             interrupted: 0.0,
             interruptions: Interruptions::LONG,
+            stalls: None,
             rate_max: BitRate(capacity.0 * 2),
             most_bytes: 1500,
             seed: 1,
@@ -81,6 +94,8 @@ pub struct Simulation {
     /// Time at which the bottleneck has served all waiting packets, ns.
     free: f64,
     next_cross: f64,
+    /// The last stall, or the next one: its beginning and its end, ns.
+    stall: (f64, f64),
     random: u64,
 }
 
@@ -95,7 +110,7 @@ impl Simulation {
     pub fn new(model: Model) -> Simulation {
         // Without the mixing, the numbers of one seed would be those of the next seed, one later.
         let random = mix(model.seed);
-        Simulation { model, now: BEGINNING, free: 0.0, next_cross: 0.0, random }
+        Simulation { model, now: BEGINNING, free: 0.0, next_cross: 0.0, stall: (0.0, 0.0), random }
     }
 
     /// Returns a random number between 0 and 1 (splitmix64).
@@ -161,6 +176,20 @@ impl Simulation {
         times
     }
 
+    /// Returns when a packet is delivered that leaves the bottleneck at `leaves`. Packets are asked for in order.
+    fn delivered(&mut self, leaves: f64) -> f64 {
+        let Some(Stalls { every, length }) = self.model.stalls else { return leaves };
+        while leaves > self.stall.1 {
+            let begin = self.stall.1 + self.exponential(every);
+            self.stall = (begin, begin + 2.0 * length * self.uniform());
+        }
+        if leaves < self.stall.0 {
+            leaves
+        } else {
+            self.stall.1
+        }
+    }
+
     /// Returns the time since the simulation began, ns.
     pub fn elapsed(&self) -> f64 {
         self.now - BEGINNING
@@ -173,7 +202,7 @@ impl Simulation {
         let late = self.exponential(self.model.jitter.max(1e-9));
         let stamp = served.filter(|_| !lost).map(|leaves| {
             let grain = self.model.grain.max(1);
-            (leaves + OFFSET + late) as i64 / grain * grain
+            (self.delivered(leaves) + OFFSET + late) as i64 / grain * grain
         });
         Probe { sent: at as i64, received: stamp }
     }

@@ -169,10 +169,12 @@ impl Trains {
         Some((Point { rate, slope, seconds }, error))
     }
 
-    /// Whether the sender's pauses left too little of a train, or slowed it: between the pauses its rate was another.
+    /// Whether pauses of the sender or stalls of the path left too little of a train, or pauses slowed it: between them its rate
+    /// was another.
     fn was_interrupted(stream: &Stream) -> bool {
         let whole = WHOLE * stream.probes.len() as f64;
-        (stream.longest_len() as f64) < whole || stream.sending() == Sending::Interrupted
+        ((stream.longest_len() - stream.held_up()) as f64) < whole
+            || stream.sending() == Sending::Interrupted
     }
 
     /// Whether this train was sent slower than planned.

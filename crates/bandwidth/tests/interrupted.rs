@@ -1,6 +1,6 @@
 //! The estimators with a sender that its machine interrupts: they end, and give no more than they know.
 
-use lorentz_bandwidth::simulation::{Interruptions, Model, Simulation};
+use lorentz_bandwidth::simulation::{Interruptions, Model, Simulation, Stalls};
 use lorentz_bandwidth::{measure, BitRate, Bound, Caution, Estimate, Method};
 
 /// Available bandwidth of the path, bits per second.
@@ -96,5 +96,40 @@ fn slops_ends_soon_where_nothing_can_be_paced() {
         assert!(found.finding.available <= BitRate(50_000_000), "{found:?}");
         assert!(found.cautions.contains(&Caution::Interrupted), "{found:?}");
         assert!(found.streams < 80 && took < 20.0, "{found:?}, {took} s");
+    }
+}
+
+/// Checks that no estimate over a link with these stalls is wrong. Returns how many are within 5 %.
+fn values_over_a_stalled_link(method: Method, every: f64, length: f64) -> u64 {
+    let mut values = 0;
+    for seed in 0..SEEDS {
+        let stalls = Some(Stalls { every, length });
+        let model = Model { stalls, ..path(0.0, Interruptions::LONG, seed) };
+        let (found, took) = estimate(model, method);
+        let case = format!("{method}, {length} ns every {every} ns, {seed}: {found:?}, {took} s");
+        match found.finding.bound {
+            Bound::Value => {
+                let off = (found.finding.available.as_f64() / TRUTH - 1.0).abs();
+                assert!(off < 0.1, "{case}");
+                values += u64::from(off < 0.05);
+            }
+            Bound::Unknown => assert!(found.cautions.contains(&Caution::Stalled), "{case}"),
+            Bound::AtLeast | Bound::AtMost => panic!("the path's limit was found: {case}"),
+        }
+    }
+    println!("{method}, {length} ns every {every} ns: {values} of {SEEDS} within 5 %");
+    values
+}
+
+/// A link that is emulated on a busy machine delivers nothing for some milliseconds, and then all that is due.
+#[test]
+fn no_method_takes_the_bursts_of_a_stalled_link_for_a_faster_link() {
+    for method in Method::ALL {
+        for length in [2e6, 10e6, 40e6, 160e6] {
+            for every in [5e6, 20e6, 80e6] {
+                let values = values_over_a_stalled_link(method, every, length);
+                assert!(values == SEEDS || length > every / 2.0, "{method} {length} {every}");
+            }
+        }
     }
 }

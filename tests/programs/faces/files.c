@@ -1,7 +1,8 @@
 /*
  * File times. `files DIR` works in DIR and prints
  *   {"ev":"times","call":"stat","mtime":ns,...}    for each call of the stat family, of DIR/old
- *   {"ev":"fresh","how":"create","age":s}          age of what was just created, written, touched
+ *   {"ev":"fresh","how":"create","mtime":s,...}    what was just created, written, touched: its mtime and ctime, and the
+ *                                                  clock just after that and now, all since just before that
  *   {"ev":"explicit","how":"utimensat","same":1}   times set by hand read back as they were set
  * ages are CLOCK_REALTIME minus the file's time, in seconds.
  */
@@ -42,11 +43,13 @@ static struct stat get(const char *path)
 	return s;
 }
 
-static void fresh(const char *how, const char *path)
+/* Prints the times of `path`, which was changed between `before` and `after`. */
+static void fresh(const char *how, const char *path, lt_ns before, lt_ns after)
 {
 	struct stat s = get(path);
-	lt_emit("fresh", ",\"how\":\"%s\",\"age\":%.6f,\"cage\":%.6f", how, age(ns_of(s.st_mtim)),
-		age(ns_of(s.st_ctim)));
+	lt_emit("fresh", ",\"how\":\"%s\",\"mtime\":%.6f,\"ctime\":%.6f,\"after\":%.6f,\"now\":%.6f",
+		how, lt_sec(ns_of(s.st_mtim) - before), lt_sec(ns_of(s.st_ctim) - before),
+		lt_sec(after - before), lt_sec(lt_now(CLOCK_REALTIME) - before));
 }
 
 static void every_stat(const char *path)
@@ -103,20 +106,21 @@ int main(int argc, char **argv)
 	if (!access("old", F_OK))
 		every_stat("old");
 
+	lt_ns before = lt_now(CLOCK_REALTIME);
 	LT_CHECK((fd = open(f, O_CREAT | O_TRUNC | O_RDWR, 0644)) >= 0);
-	fresh("create", f);
-	LT_CHECK(utimensat(AT_FDCWD, f, both, 0) == 0 && write(fd, "x", 1) == 1 && fsync(fd) == 0);
-	fresh("write", f);
-	LT_CHECK(utimensat(AT_FDCWD, f, both, 0) == 0 && utimensat(AT_FDCWD, f, NULL, 0) == 0);
-	fresh("utimensat null", f);
-	LT_CHECK(utimensat(AT_FDCWD, f, both, 0) == 0 && utimensat(AT_FDCWD, f, now, 0) == 0);
-	fresh("utimensat now", f);
-	LT_CHECK(utimensat(AT_FDCWD, f, both, 0) == 0 && utimes(f, NULL) == 0);
-	fresh("utimes null", f);
-	LT_CHECK(utimensat(AT_FDCWD, f, both, 0) == 0 && utime(f, NULL) == 0);
-	fresh("utime null", f);
-	LT_CHECK(utimensat(AT_FDCWD, f, both, 0) == 0 && futimens(fd, NULL) == 0);
-	fresh("futimens null", f);
+	fresh("create", f, before, lt_now(CLOCK_REALTIME));
+#define FRESH(how, change) do { \
+		LT_CHECK(utimensat(AT_FDCWD, f, both, 0) == 0); \
+		before = lt_now(CLOCK_REALTIME); \
+		LT_CHECK(change); \
+		fresh(how, f, before, lt_now(CLOCK_REALTIME)); \
+	} while (0)
+	FRESH("write", write(fd, "x", 1) == 1 && fsync(fd) == 0);
+	FRESH("utimensat null", utimensat(AT_FDCWD, f, NULL, 0) == 0);
+	FRESH("utimensat now", utimensat(AT_FDCWD, f, now, 0) == 0);
+	FRESH("utimes null", utimes(f, NULL) == 0);
+	FRESH("utime null", utime(f, NULL) == 0);
+	FRESH("futimens null", futimens(fd, NULL) == 0);
 
 	explicit_("utimensat", utimensat(AT_FDCWD, f, both, 0), f, t, 1);
 	utimensat(AT_FDCWD, f, NULL, 0);
@@ -133,9 +137,11 @@ int main(int argc, char **argv)
 	lt_emit("explicit", ",\"how\":\"utimensat omit\",\"same\":%d,\"err\":0,\"off\":0",
 		ns_of(s.st_atim) == t && ns_of(s.st_mtim) == 77 * LT_SEC);
 	lt_sleep(argc > 2 ? atoll(argv[2]) : 0);
+	before = lt_now(CLOCK_REALTIME);
 	utimensat(AT_FDCWD, f, NULL, 0);
+	lt_ns after = lt_now(CLOCK_REALTIME);
 	lt_sleep(argc > 2 ? atoll(argv[2]) : 0);
-	fresh("aged", f);
+	fresh("aged", f, before, after);
 	lt_emit("end", NULL);
 	return 0;
 }
