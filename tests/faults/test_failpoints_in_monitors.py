@@ -8,12 +8,13 @@ import functools
 import itertools
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from framework import build, lorentz, needs, processes
+from framework import build, checkpoints, lorentz, needs, processes
 from framework.failpoints import Faulty, Points, session
 from framework.points import (
     AT_ONCE,
@@ -196,6 +197,35 @@ def test_a_process_that_the_freezer_stops_behind_its_exec_is_found():
             assert (found["name"], found["pids"]) == (name, [program.pid])
         finally:
             freezer.write_text("0")
+
+
+def test_a_process_that_the_freezer_stops_behind_its_exec_is_checkpointed_later(tmp_path):
+    """It has none of the shim's memory yet, so that no restore could bring it back."""
+    checkpoints.criu()
+    point = "ExecPutIn"
+    directory = tmp_path / "saved"
+    with shell("exec sleep 1000") as inside:
+        inside.line(ev="ready")
+        [program] = inside.shown()["pids"]
+        [group] = processes.control_groups(inside.name)
+        inside.points.arm(point)
+        inside.close_stdin()
+        inside.points.wait(point)
+        (group / "cgroup.freeze").write_text("1")
+        inside.points.release(point)
+        until(lambda: not is_traced(program))
+        lorentz.ok("checkpoint", inside.name, "-o", str(directory), session=inside.session)
+    name = f"{inside.name}-again"
+    restore = [*session().command(), "restore", str(directory), "--name", name]
+    try:
+        # The restored program keeps the streams of the command: they are no pipes to this process.
+        with (tmp_path / "said").open("w+") as said:
+            done = subprocess.run(restore, stdout=said, stderr=said, env=session().environment())
+        assert done.returncode == 0, (tmp_path / "said").read_text()
+        (row,) = [one for one in lorentz.ps(session=session()) if one["name"] == name]
+        assert Path(f"/proc/{row['pids'][0]}/comm").read_text() == "sleep\n"
+    finally:
+        lorentz.call("rm", "--force", name, session=session())
 
 
 # A wall clock that is set

@@ -1,10 +1,11 @@
 //! Waiting until all threads of a frozen container can be saved. CRIU can save neither a thread that the monitor traces at its exec,
-//! nor a child of vfork, which shares its parent's memory, nor a thread with a forced signal on its way, which ends CRIU's calls in it.
+//! nor a process that the monitor has let go and that has not run the boot code, which has none of the shim's memory, nor a child of vfork, which shares its parent's memory, nor a thread with a forced signal on its way, which ends CRIU's calls in it.
 
 use std::fs;
 use std::time::Duration;
 
 use lorentz_control::host_time::sleep;
+use lorentz_control::processes::{clock_of, Process};
 use lorentz_control::{stop_tasks, Cgroup, Clock};
 use lorentz_inject::{has_forced_signal, HeldProcesses};
 
@@ -39,12 +40,20 @@ fn take_forced_signals(group: &Cgroup, pids: &[u32]) {
     let _ = group.freeze();
 }
 
-/// Whether a process is being executed, or made by vfork.
+/// Whether a process of a container is being executed, or made by vfork.
 fn is_on_its_way(pid: u32) -> bool {
+    shares_its_parents_memory(pid) || has_tracer(pid) || has_no_clock(pid)
+}
+
+/// Whether a process is on no clock, although one that runs and is in a container has mapped its clock, unless it is at the
+/// beginning of a program.
+fn has_no_clock(pid: u32) -> bool {
+    Process::read(pid).is_some_and(|process| !process.has_ended()) && clock_of(pid).is_none()
+}
+
+fn shares_its_parents_memory(pid: u32) -> bool {
     let parent = field(&format!("/proc/{pid}/status"), "PPid:");
-    let shares_memory =
-        parent.and_then(|parent| parent.parse().ok()).is_some_and(|parent| share(pid, parent));
-    shares_memory || has_tracer(pid)
+    parent.and_then(|parent| parent.parse().ok()).is_some_and(|parent| share(pid, parent))
 }
 
 fn has_tracer(pid: u32) -> bool {
@@ -75,7 +84,9 @@ mod tests {
         assert!(share(me, me));
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         assert!(!share(me, child.id()));
-        assert!(!is_on_its_way(child.id()));
+        assert!(!shares_its_parents_memory(child.id()) && !has_tracer(child.id()));
+        // It is in no container.
+        assert!(is_on_its_way(child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
     }
