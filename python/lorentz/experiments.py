@@ -99,11 +99,14 @@ class Experiment:
         name: str | None = None,
         *,
         timeline: int | None = None,
+        parallel: int = 1,
         **clock: Unpack[ClockOptions],
     ) -> Container:
         """Makes a new container. It joins the experiment when its first program starts.
 
         timeline: the timeline it follows, 0 to 4294967295, if a simulator moves the experiment.
+        parallel: number of processors that it runs on at once, 1 to the number of those of the
+        experiment.
         clock: options of its clock, as those of `lorentz run`: tdf (default 1), at, cpu_clocks and
         so on. The command refuses those that do not go together, when the first program starts.
         """
@@ -113,18 +116,28 @@ class Experiment:
         first = ["run", "--experiment", self.name, "--name", name, *flags]
         if timeline is not None:
             first.append(f"--timeline={timeline}")
+        if parallel != 1:
+            first.append(f"--parallel={parallel}")
         self._made.append(name)
         return Container(name, first, self._programs)
 
     def add(
-        self, who: Container | str | int, *, tdf: Tdf = 1, timeline: int | None = None
+        self,
+        who: Container | str | int,
+        *,
+        tdf: Tdf = 1,
+        timeline: int | None = None,
+        parallel: int = 1,
     ) -> Container:
         """Adds a container, by its name or by one of its process ids.
+
+        parallel: number of processors that it runs on at once, 1 to the number of those of the
+        experiment.
 
         Attaches to a process that is not in virtual time, and to its descendants. A container that
         joins a synchronized experiment begins where the others stand.
         """
-        name = self._native.add(_who(who), tdf_text(tdf), timeline)
+        name = self._native.add(_who(who), tdf_text(tdf), timeline, parallel)
         return Container(name, programs=self._programs)
 
     def remove(self, who: Container | str | int) -> None:

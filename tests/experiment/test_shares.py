@@ -24,9 +24,9 @@ def counter() -> list:
     return [build.c("experiment/count"), STEP]
 
 
-def pids(*containers: Inside) -> dict[str, int]:
-    """The one process of each container, by the container's name."""
-    return {each.name: pid for each in containers for pid in each.shown()["pids"]}
+def pids(*containers: Inside) -> dict[str, list[int]]:
+    """The processes of each container, by the container's name."""
+    return {each.name: each.shown()["pids"] for each in containers}
 
 
 def work_per_second(inside: Inside, begin: int, end: int) -> float:

@@ -19,7 +19,7 @@ import os
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,6 +119,7 @@ class Experiment:
         *command: str | Path,
         tdf: str | None = None,
         timeline: int | None = None,
+        parallel: int | None = None,
         **options: object,
     ) -> Inside:
         """Starts a container in it, and returns when it is part of it."""
@@ -127,6 +128,8 @@ class Experiment:
             flags += ["--tdf", tdf]
         if timeline is not None:
             flags += ["--timeline", str(timeline)]
+        if parallel is not None:
+            flags += ["--parallel", str(parallel)]
         container = Inside(*command, options=flags, session=self.session, **options)
         inside = self._inside.enter_context(container)
         self.wait_for_members(inside.name)
@@ -194,18 +197,26 @@ def stolen(processor: str) -> int:
 
 @dataclass(frozen=True)
 class Processor:
-    """The kernel's counts for one process and its processor, ns."""
+    """The kernel's counts for a container's tasks and its processors, summed, ns."""
 
-    #: The process ran.
+    #: The tasks ran.
     ran: int
-    #: It was runnable, and another task ran.
+    #: They were runnable, and another task ran.
     waited: int
     #: The hypervisor ran another guest there.
     stolen: int
 
     @classmethod
-    def now(cls, pid: int, cpu: int) -> Processor:
-        return cls(*schedstat(Path(f"/proc/{pid}")), stolen(f"cpu{cpu}"))
+    def now(cls, tasks: Sequence[int], cpus: Sequence[int]) -> Processor:
+        counts = [schedstat(Path(f"/proc/{task}")) for task in tasks]
+        ran, waited = (sum(count) for count in zip(*counts, strict=True))
+        return cls(ran, waited, sum(stolen(f"cpu{cpu}") for cpu in cpus))
+
+
+def numbers(cpus: str) -> list[int]:
+    """Returns the processors of a list such as "0,2-3"."""
+    ranges = ([int(end) for end in part.split("-")] for part in cpus.split(","))
+    return [cpu for ends in ranges for cpu in range(ends[0], ends[-1] + 1)]
 
 
 #: How many of its slices a container's account may be off by: what it runs ahead for is at most
@@ -214,15 +225,17 @@ SLICES = 5
 
 
 def check_shares(
-    experiment: Experiment, pids: dict[str, int], seconds: float, timeout: float = 60
+    experiment: Experiment, tasks: dict[str, Sequence[int]], seconds: float, timeout: float = 60
 ) -> dict:
-    """Each container that computes gets its TDF's share of a processor, for so much virtual time.
+    """Each container that computes gets its TDF's share of its processors, for so much virtual
+    time.
 
-    pids: the process of each, by the containers' names. In V of virtual time the process of a
-    container with TDF F is to run for F * V, by the kernel's count, give or take `SLICES` of its
-    slices. On a busy machine the kernel also counts what may come on top:
+    tasks: the tasks of each, one for each of its processors, by the containers' names. In V of
+    virtual time the tasks of a container with TDF F and N processors are to run for N * F * V, by
+    the kernel's count, give or take `SLICES` of its slices. On a busy machine the kernel also
+    counts what may come on top:
 
-    - too little by the time for which other tasks or guests had the container's processor;
+    - too little by the time for which other tasks or guests had the container's processors;
     - too much by the time for which the experiment's process waited for a processor, or a guest had
       it. That process stops the container at the end of a slice, and takes later from it what it
       had too much.
@@ -231,12 +244,12 @@ def check_shares(
     """
 
     def engine_waited() -> int:
-        tasks = Path(f"/proc/{engine}/task").iterdir()
-        return sum(schedstat(task)[1] for task in tasks) + stolen("cpu")
+        threads = Path(f"/proc/{engine}/task").iterdir()
+        return sum(schedstat(thread)[1] for thread in threads) + stolen("cpu")
 
     def look(status: dict) -> dict[str, Processor]:
-        members = {name: experiment.member(name, status) for name in pids}
-        return {name: Processor.now(pids[name], int(members[name]["cpus"])) for name in pids}
+        cpus = {name: numbers(experiment.member(name, status)["cpus"]) for name in tasks}
+        return {name: Processor.now(tasks[name], cpus[name]) for name in tasks}
 
     first = experiment.status()
     engine = first["pid"]
@@ -247,11 +260,12 @@ def check_shares(
     ending, end = look(nearly), experiment.status()
     latest = look(end)
     delayed += engine_waited()
-    for name in pids:
+    for name in tasks:
         tdf = experiment.member(name, end)["tdf"]
+        count = len(numbers(experiment.member(name, end)["cpus"]))
         passed = [experiment.member(name, status)["virtual_ns"] for status in (begin, end)]
-        due = (passed[1] - passed[0]) * tdf
-        spare = SLICES * end["timeslice_ns"] * tdf
+        due = (passed[1] - passed[0]) * tdf * count
+        spare = SLICES * end["timeslice_ns"] * tdf * count
         assert due >= 20 * spare, f"{name}: {due} ns are too few to judge within 5 %"
         taken = latest[name].waited - earliest[name].waited
         taken += latest[name].stolen - earliest[name].stolen
@@ -259,7 +273,7 @@ def check_shares(
         least, most = ending[name].ran - begun[name].ran, latest[name].ran - earliest[name].ran
         message = f"{name}, TDF {tdf}: due {due}, ran {least} to {most}, others took {taken} ns, "
         message += f"the experiment's process waited {delayed} ns"
-        assert least <= due + spare + delayed, message
+        assert least <= due + spare + delayed * count, message
         assert most >= due - spare - taken, message
     return end
 

@@ -50,8 +50,8 @@ impl Interruptions {
     pub const SHORT: Interruptions = Interruptions { every: 800e3, pause: 400e3 };
 }
 
-/// Times at which the program that emulates the bottleneck has no processor. What should have left the bottleneck meanwhile
-/// leaves at the end, all at once.
+/// Times at which the program that emulates the bottleneck has no processor. Packets that should have left the bottleneck meanwhile
+/// leave at the end, all at once.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Stalls {
     /// Mean time between two stalls, ns (exponentially distributed).

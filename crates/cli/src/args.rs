@@ -236,6 +236,15 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", requires = "experiment", allow_hyphen_values = true)]
     #[arg(value_parser = crate::experiment_args::timeline)]
     pub timeline: Option<u32>,
+    /// With --experiment: the number of processors that the container runs on at once
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "experiment",
+        allow_hyphen_values = true,
+        default_value_t = 1
+    )]
+    pub parallel: u32,
     /// Write a newline to this file descriptor once the program is on its clock, and in its experiment
     ///
     /// For programs that start others: before that the other verbs do not find the container. The program does not

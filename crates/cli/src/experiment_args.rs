@@ -152,6 +152,9 @@ pub struct Add {
     /// The timeline that it follows, if a simulator moves it by 'interval' and 'progress'
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = timeline)]
     pub timeline: Option<u32>,
+    /// Number of processors that it runs on at once, from 1 to the number of those of the experiment
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 1)]
+    pub parallel: u32,
 }
 
 // `lorentz experiment populate`.
@@ -176,6 +179,9 @@ pub struct Populate {
     /// The timeline that they follow, if a simulator moves it
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = timeline)]
     pub timeline: Option<u32>,
+    /// Number of processors that each runs on at once, from 1 to the number of those of the experiment
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 1)]
+    pub parallel: u32,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

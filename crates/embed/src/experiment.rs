@@ -9,7 +9,7 @@ use lorentz_clock::{Rate, Span};
 use lorentz_container::StateDir;
 use lorentz_control::processes::{self, Process};
 use lorentz_experiment::{self as experiment, Experiment as Client, ExperimentRefusal, Refused};
-use lorentz_experiment::{ExperimentOptions, ExperimentStatus};
+use lorentz_experiment::{ExperimentOptions, ExperimentStatus, Joining};
 
 use crate::command::LorentzCommand;
 use crate::container::Container;
@@ -115,8 +115,17 @@ impl Experiment {
     ///
     /// There is no such container or process, the process cannot be attached, or an experiment has the container already.
     pub fn add(&self, container: &str, rate: Rate, timeline: Option<u32>) -> Result<String> {
-        let found = Container::find_or_attach(container, true)?;
-        self.ask(|client| client.add(found.name(), rate, timeline))?;
+        self.add_as(&Joining { timeline, ..Joining::new(container, rate) })
+    }
+
+    /// Adds a container as [`Experiment::add`] does, with all options of [`Joining`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Experiment::add`]; `parallel` is 0, or more than the number of the experiment's processors.
+    pub fn add_as(&self, joining: &Joining<'_>) -> Result<String> {
+        let found = Container::find_or_attach(joining.container, true)?;
+        self.ask(|client| client.add_as(&Joining { container: found.name(), ..*joining }))?;
         Ok(found.name().to_string())
     }
 

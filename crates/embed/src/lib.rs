@@ -36,4 +36,6 @@ pub use experiment::{Experiment, Owner};
 pub use host::real_wall_clock;
 pub use lorentz_clock::{Rate, Span, WallTime};
 pub use lorentz_control::{Reading, Target};
-pub use lorentz_experiment::{ContainerStatus, ExperimentOptions, ExperimentStatus, Phase};
+pub use lorentz_experiment::{
+    ContainerStatus, ExperimentOptions, ExperimentStatus, Joining, Phase,
+};

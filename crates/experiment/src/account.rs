@@ -50,19 +50,28 @@ impl Account {
     }
 }
 
-/// Processor time that a container had in a slice of real length `took`, from a look before it and one after it.
+/// Time for which a container had its processors in a slice of real length `took`, from a look before it and one after it.
 ///
-/// If no task slept except once, at the end, the result is the time that all tasks ran. Else it is `took` less the time in which
+/// On one processor: if no task slept except once, at the end, the result is the time that all tasks ran. Else it is `took` less the time in which
 /// tasks waited for a processor. Tasks of one container also wait for each other. While one of them ran, the container had the
 /// processor; therefore the result is at least the time that all tasks ran, and at most `took`.
-pub fn time_received(took: Duration, before: &ContainerTasks, after: &ContainerTasks) -> Duration {
-    let ran = after.ran.saturating_sub(before.ran);
-    let waited = after.waited.saturating_sub(before.waited);
+///
+/// On several `processors`, the times that its tasks ran and waited count for as many processors as there are tasks. Nobody knows
+/// how many tasks there was work for; so the hypervisor's share of a slice is not seen there.
+pub fn time_received(
+    took: Duration,
+    before: &ContainerTasks,
+    after: &ContainerTasks,
+    processors: u32,
+) -> Duration {
+    let lanes = processors.min(after.count).max(1);
+    let ran = after.ran.saturating_sub(before.ran) / lanes;
+    let waited = after.waited.saturating_sub(before.waited) / lanes;
     let slept = after.slept.zip(before.slept).map(|(now, then)| now.saturating_sub(then));
     match slept {
         // Some tasks came or went; nobody knows how long those ran.
         _ if after.count != before.count => took,
-        Some(slept) if slept <= u64::from(before.count) => ran,
+        Some(slept) if lanes == 1 && slept <= u64::from(before.count) => ran,
         _ => took.saturating_sub(waited).max(ran).min(took),
     }
 }
@@ -125,21 +134,39 @@ mod tests {
         let before = state(100, 50, Some(7));
         // The task computed all the time. Three milliseconds are missing: the hypervisor took them.
         assert_eq!(
-            time_received(took, &before, &state(107, 50, Some(8))),
+            time_received(took, &before, &state(107, 50, Some(8)), 1),
             Duration::from_millis(7)
         );
         // The task also slept. It waited two milliseconds for its processor.
         assert_eq!(
-            time_received(took, &before, &state(105, 52, Some(12))),
+            time_received(took, &before, &state(105, 52, Some(12)), 1),
             Duration::from_millis(8)
         );
-        assert_eq!(time_received(took, &before, &state(105, 52, None)), Duration::from_millis(8));
+        assert_eq!(
+            time_received(took, &before, &state(105, 52, None), 1),
+            Duration::from_millis(8)
+        );
         // Tasks waited for each other.
         assert_eq!(
-            time_received(took, &before, &state(109, 59, Some(12))),
+            time_received(took, &before, &state(109, 59, Some(12)), 1),
             Duration::from_millis(9)
         );
         let more = ContainerTasks { count: 2, ..state(105, 52, Some(12)) };
-        assert_eq!(time_received(took, &before, &more), took);
+        assert_eq!(time_received(took, &before, &more, 1), took);
+    }
+
+    #[test]
+    fn two_processors_are_received_together() {
+        let took = Duration::from_millis(10);
+        let two = |ran, waited, slept| ContainerTasks { count: 2, ..state(ran, waited, slept) };
+        let received = |after| time_received(took, &two(0, 0, Some(0)), &after, 2);
+        // Two tasks compute all the time, or only one of them.
+        assert_eq!(received(two(20, 0, Some(0))), took);
+        assert_eq!(received(two(10, 0, Some(1))), took);
+        // A program of the host had one of the processors for four milliseconds.
+        assert_eq!(received(two(16, 4, Some(0))), Duration::from_millis(8));
+        // Four tasks wait for each other.
+        let four = |ran, waited| ContainerTasks { count: 4, ..state(ran, waited, Some(0)) };
+        assert_eq!(time_received(took, &four(0, 0), &four(20, 20), 2), took);
     }
 }

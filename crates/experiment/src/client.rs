@@ -62,6 +62,15 @@ pub struct Joining<'a> {
     pub timeline: Option<u32>,
     /// Whether the container's wall clock keeps its own date at [`Experiment::synchronize`]. All other wall clocks show one date.
     pub own_wall: bool,
+    /// Number of processors that the container gets at once, from 1 to the number of those of the experiment.
+    pub parallel: u32,
+}
+
+impl<'a> Joining<'a> {
+    /// The container called `container`, at `rate`: on one processor, on no timeline, and with the date of the others.
+    pub fn new(container: &'a str, rate: Rate) -> Joining<'a> {
+        Joining { container, rate, timeline: None, own_wall: false, parallel: 1 }
+    }
 }
 
 impl Experiment {
@@ -106,18 +115,19 @@ impl Experiment {
         rate: Rate,
         timeline: Option<u32>,
     ) -> anyhow::Result<()> {
-        self.add_as(&Joining { container, rate, timeline, own_wall: false })
+        self.add_as(&Joining { timeline, ..Joining::new(container, rate) })
     }
 
     /// Adds a container with all options of [`Joining`].
     ///
     /// # Errors
     ///
-    /// Those of [`Experiment::add`].
+    /// Those of [`Experiment::add`]; [`Refused`] if `parallel` is out of range.
     pub fn add_as(&mut self, joining: &Joining<'_>) -> anyhow::Result<()> {
-        let Joining { container, rate, timeline, own_wall } = *joining;
+        let Joining { container, rate, timeline, own_wall, parallel } = *joining;
         let (container, tdf) = (container.to_string(), (rate.den(), rate.num()));
-        self.ask(&ExperimentRequest::Add { container, tdf, timeline, own_wall }).map(drop)
+        let add = ExperimentRequest::Add { container, tdf, timeline, own_wall, parallel };
+        self.ask(&add).map(drop)
     }
 
     /// Removes a container from the experiment. It goes on by itself.

@@ -33,8 +33,8 @@ pub struct ExperimentContainer {
     pub(crate) own_wall: bool,
     /// Virtual length of the next step of its timeline.
     pub(crate) interval: Option<Span>,
-    /// The processor that its tasks have as their affinity.
-    pub(crate) cpu: Cpus,
+    /// The processors that its tasks have as their affinity. All of them are its own in its slices.
+    pub(crate) cpus: Cpus,
     /// The freezer stopped its tasks, because they ran at the end of their slice.
     pub(crate) stopped: bool,
     /// Send ordering broke off its slice: a task has something to send. The slice continues when the other containers have come as
@@ -61,7 +61,7 @@ pub struct ContainerStatistics {
     pub slices: u64,
     /// Number of slices at whose end its tasks still ran.
     pub at_limit: u64,
-    /// Real length of its slices, summed: in each of them it had something to do.
+    /// Real length of its slices times the number of its processors, summed: in each slice it had something to do.
     pub wanted: Duration,
     /// CPU time of its tasks when the experiment was synchronized.
     pub cpu_before: Duration,
@@ -83,7 +83,7 @@ impl ExperimentContainer {
         added_before: usize,
         rate: Rate,
         timeline: Option<u32>,
-        cpu: Cpus,
+        cpus: Cpus,
     ) -> anyhow::Result<ExperimentContainer> {
         let clock = handle.clock_to_hold()?;
         let cgroup = handle.cgroup().context("it has no control group to stop its tasks by")?;
@@ -103,7 +103,7 @@ impl ExperimentContainer {
             timeline,
             own_wall: false,
             interval,
-            cpu,
+            cpus,
             stopped,
             waits_to_send: false,
             account: Account::default(),
@@ -125,7 +125,7 @@ impl ExperimentContainer {
             for pid in self.cgroup.pids().unwrap_or_default() {
                 for thread in lorentz_control::processes::threads_of(pid) {
                     // A thread that has ended needs no affinity.
-                    let _ = self.cpu.set_affinity(thread);
+                    let _ = self.cpus.set_affinity(thread);
                 }
             }
             self.entries = entries;
@@ -195,7 +195,8 @@ impl ExperimentContainer {
     /// their state before the slice.
     pub(crate) fn settle_account(&mut self, took: Duration, due: Span, seen: &[TaskState]) {
         let before = std::mem::replace(&mut self.tasks, ContainerTasks::of(seen));
-        self.account.record(account::time_received(took, &before, &self.tasks), due);
+        let received = account::time_received(took, &before, &self.tasks, self.processors());
+        self.account.record(received, due);
     }
 
     /// Lets sends go up to a new limit if one of its tasks has run since the last limit: all other clocks have come to `others`.
@@ -239,6 +240,11 @@ impl ExperimentContainer {
     pub(crate) fn reset_statistics(&mut self) {
         let cpu_before = self.cgroup.cpu_time().unwrap_or_default();
         self.statistics = ContainerStatistics { cpu_before, ..ContainerStatistics::default() };
+    }
+
+    /// Number of processors that it has in its slices.
+    pub(crate) fn processors(&self) -> u32 {
+        self.cpus.numbers().len() as u32
     }
 
     pub(crate) fn handle(&self) -> &Container {

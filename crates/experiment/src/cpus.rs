@@ -8,6 +8,8 @@ use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use crate::error::ExperimentRefusal;
+
 /// A list of processors, in ascending order. In text: `0`, `1-3`, `0,2-5`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -63,9 +65,31 @@ impl Cpus {
         Ok(sched_setaffinity(Pid::from_raw(thread as i32), &set)?)
     }
 
-    /// Returns a list of one processor: that at `index`, modulo the length.
-    pub fn nth(&self, index: usize) -> Cpus {
-        Cpus(vec![self.0[index % self.0.len()]])
+    /// Returns a list of `count` processors of this list, at least one and at most all: those from `index` on, modulo the length.
+    pub fn from_nth(&self, index: usize, count: usize) -> Cpus {
+        let count = count.clamp(1, self.0.len());
+        let mut some: Vec<usize> =
+            (index..index + count).map(|index| self.0[index % self.0.len()]).collect();
+        some.sort_unstable();
+        Cpus(some)
+    }
+
+    /// Checks that a container can run on `parallel` processors of this list at once.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentRefusal::Parallel`] if that is none, or more than there are.
+    pub fn check_parallel(&self, parallel: u32) -> Result<(), ExperimentRefusal> {
+        let most = self.0.len();
+        match parallel as usize {
+            wanted if (1..=most).contains(&wanted) => Ok(()),
+            _ => Err(ExperimentRefusal::Parallel(parallel, most, self.to_string())),
+        }
+    }
+
+    /// Whether a processor is in both lists.
+    pub fn overlaps(&self, other: &Cpus) -> bool {
+        self.0.iter().any(|cpu| other.0.contains(cpu))
     }
 }
 
@@ -149,5 +173,14 @@ mod tests {
         assert_eq!(two.all_but_first().all_but_first().to_string(), "1");
         assert_eq!(two.without(&two.all_but_first()).to_string(), "0");
         assert_eq!(two.without(&two).to_string(), "0-1");
+    }
+
+    #[test]
+    fn processors_are_given_in_turn() {
+        let all: Cpus = "1-3".parse().unwrap();
+        let some = |index, count| all.from_nth(index, count).to_string();
+        assert_eq!([some(0, 1), some(4, 1), some(2, 2), some(7, 9)], ["1", "2", "1,3", "1-3"]);
+        assert!(all.from_nth(2, 2).overlaps(&all.from_nth(0, 1)));
+        assert!(!all.from_nth(1, 2).overlaps(&all.from_nth(0, 1)));
     }
 }

@@ -54,6 +54,9 @@ pub enum ExperimentRefusal {
     /// This process may not use the processor. The text lists those it may use.
     #[error("--cpus {0}: this process may not use that processor; expected some of {1}")]
     NoCpu(usize, String),
+    /// A container asks for no processor, or for more than the experiment has. The text lists those.
+    #[error("--parallel {0}: expected a number from 1 to {1}, for the experiment has the processors {2}")]
+    Parallel(u32, usize, String),
     /// The number of containers is out of range.
     #[error("--most {0}: expected a number from 1 to 1000000")]
     MaxContainers(u32),

@@ -10,7 +10,8 @@
 //! of two ways. It may run by itself, one round of a virtual timeslice after another (*concurrent best effort*). Or a simulator
 //! says how far each container may go (*concurrent synchronisation*). [`Phase`] lists the requests that each state allows.
 //!
-//! In a round, each container that has something to do gets a slice (`slice`), alone on one processor. For every other container,
+//! In a round, each container that has something to do gets a slice (`slice`), alone on its processors, of which it has one unless it asks for
+//! more. For every other container,
 //! the experiment sets the clock to the round's end. The kernel reports whose tasks sleep (`watch`).
 //!
 //! ```no_run
@@ -30,6 +31,7 @@
 //! ```
 
 mod account;
+mod claims;
 mod client;
 mod connection;
 mod container;

@@ -22,6 +22,9 @@ pub enum ExperimentRequest {
         /// The wall clock keeps its own date when the experiment is synchronized.
         #[serde(default)]
         own_wall: bool,
+        /// Number of processors that the container gets at once.
+        #[serde(default = "one")]
+        parallel: u32,
     },
     /// Removes a container, which goes on by itself.
     Remove {
@@ -83,6 +86,10 @@ pub enum ExperimentRequest {
     Status,
     /// Ends the experiment and its process.
     End,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl ExperimentRequest {
@@ -163,7 +170,7 @@ pub struct ContainerStatus {
     pub timeline: Option<u32>,
     /// The container's CLOCK_MONOTONIC, ns.
     pub virtual_ns: i64,
-    /// The processor of its tasks.
+    /// The processors of its tasks: all of them are its own in its slices.
     pub cpus: Cpus,
     /// Its tasks ran when its last slice was over. They are stopped until the next.
     pub stopped: bool,
@@ -171,7 +178,7 @@ pub struct ContainerStatus {
     pub slices: u64,
     /// Number of slices at whose end its tasks still ran.
     pub at_limit: u64,
-    /// Real length of its slices, summed, ns: in each of them it had something to do.
+    /// Real length of its slices times the number of its processors, summed, ns: in each slice it had something to do.
     pub cpu_wanted_ns: i64,
     /// CPU time of its tasks, ns.
     pub cpu_got_ns: i64,

@@ -6,7 +6,6 @@ use std::time::Duration;
 use lorentz_clock::Rate;
 
 use crate::container::ExperimentContainer;
-use crate::cpus::Cpus;
 use crate::protocol::{ContainerStatus, ExperimentStatus};
 use crate::scheduler::Scheduler;
 
@@ -58,7 +57,7 @@ fn container_status(container: &ExperimentContainer) -> ContainerStatus {
         tdf: tdf(container.rate),
         timeline: container.timeline,
         virtual_ns: container.clock.now().0,
-        cpus: Cpus::clone(&container.cpu),
+        cpus: container.cpus.clone(),
         stopped: container.stopped,
         slices: used.slices,
         at_limit: used.at_limit,

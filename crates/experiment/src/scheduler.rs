@@ -67,6 +67,8 @@ pub struct Scheduler {
     /// Earliest begin of the next round: it keeps time from running faster than the clocks' rates.
     not_before: Instant,
     added: usize,
+    /// Number of processors that containers got so far: the next container gets the next ones.
+    processors_given: usize,
     /// Each container's slot in `slots`, by name.
     index: HashMap<String, usize>,
     free: Vec<usize>,
@@ -111,6 +113,7 @@ impl Scheduler {
             counted_until: Instant::now(),
             not_before: Instant::now(),
             added: 0,
+            processors_given: 0,
             index: HashMap::new(),
             free: Vec::new(),
             ended: None,
@@ -180,8 +183,8 @@ impl Scheduler {
 
     fn carry_out(&mut self, request: ExperimentRequest) -> anyhow::Result<ExperimentAnswer> {
         match request {
-            ExperimentRequest::Add { container, tdf, timeline, own_wall } => {
-                self.add(&container, tdf, timeline)?;
+            ExperimentRequest::Add { container, tdf, timeline, own_wall, parallel } => {
+                self.add(&container, tdf, timeline, parallel)?;
                 self.container(&container)?.own_wall = own_wall;
             }
             ExperimentRequest::Remove { container } => self.remove(&container)?,
@@ -255,8 +258,16 @@ impl Scheduler {
         mode
     }
 
-    fn add(&mut self, name: &str, tdf: (u64, u64), timeline: Option<u32>) -> anyhow::Result<()> {
+    fn add(
+        &mut self,
+        name: &str,
+        tdf: (u64, u64),
+        timeline: Option<u32>,
+        parallel: u32,
+    ) -> anyhow::Result<()> {
         let rate = rate_of(tdf)?;
+        self.settings.cpus.check_parallel(parallel)?;
+        let cpus = self.settings.cpus.from_nth(self.processors_given, parallel as usize);
         let found = self.state.container(name)?;
         if let Ok(container) = self.container(name) {
             if container.handle().is_same(&found) {
@@ -271,11 +282,10 @@ impl Scheduler {
         if group >= self.settings.most as usize {
             return Err(ExperimentRefusal::Full(self.settings.most).into());
         }
-        let cpu = self.settings.cpus.nth(self.added);
         let found_frozen = found.clock()?.is_frozen();
         let added_before = self.added;
         let mut container =
-            ExperimentContainer::new(found, group as u32, added_before, rate, timeline, cpu)
+            ExperimentContainer::new(found, group as u32, added_before, rate, timeline, cpus)
                 .with_context(|| name.to_string())?;
         container.handle().clone().set_experiment(Some(&self.name))?;
         container.observe_new_processes(&self.watch);
@@ -295,6 +305,7 @@ impl Scheduler {
             }
         }
         self.added += 1;
+        self.processors_given += parallel as usize;
         if self.free.pop().is_none() {
             self.slots.push(ContainerSlot::Free);
         }

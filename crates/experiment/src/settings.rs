@@ -11,7 +11,7 @@ use crate::error::ExperimentRefusal;
 pub struct ExperimentSettings {
     /// Virtual length of a round, from 1 us to 1 minute.
     pub timeslice: Span,
-    /// The processors that the containers run on. Each container runs on one of them.
+    /// The processors that the containers run on. Each container runs on one of them, or on as many as it asks for.
     pub cpus: Cpus,
     /// Skip idle time: when no container has anything to do, the clocks jump to the first deadline instead of waiting.
     pub as_fast_as_possible: bool,

@@ -1,4 +1,4 @@
-//! A slice: one container's part of a round. Its tasks run, alone on their processor, until the clock stands at the round's end or
+//! A slice: one container's part of a round. Its tasks run, alone on their processors, until the clock stands at the round's end or
 //! they have nothing left to do.
 //!
 //! While the tasks run, the clock runs at the container's rate. When all of them sleep, the clock jumps to their first deadline. If
@@ -38,7 +38,7 @@ pub struct SliceContext<'a> {
     pub watch: &'a TaskWatch,
     /// Number of tasks of the experiment.
     pub tasks: usize,
-    /// Whether another timeline's container waits for the same processor.
+    /// Whether another timeline's container waits for one of its processors.
     pub other_timeline_waits: &'a dyn Fn() -> bool,
 }
 
@@ -92,7 +92,7 @@ pub fn run(
     let over = !matches!(outcome, SliceOutcome::WaitsToSend | SliceOutcome::BrokenOff);
     container.statistics.slices += u64::from(over);
     container.statistics.at_limit += u64::from(outcome == SliceOutcome::AtLimit);
-    container.statistics.wanted += begun.elapsed();
+    container.statistics.wanted += begun.elapsed() * container.processors();
     outcome != SliceOutcome::BrokenOff
 }
 
@@ -171,7 +171,7 @@ enum SliceOutcome {
     Idle,
     /// The tasks sleep, one of them because it has something to send (send ordering).
     WaitsToSend,
-    /// The tasks still run, and another timeline's container waits for the processor.
+    /// The tasks still run, and another timeline's container waits for one of their processors.
     BrokenOff,
 }
 

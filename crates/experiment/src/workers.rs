@@ -1,5 +1,5 @@
-//! The workers: one thread for each processor of an experiment. A worker gives slices to the containers of its processor, one after
-//! another. It runs on a processor that the experiment does not use, if there is one.
+//! The workers: one thread for each processor of an experiment. A worker gives slices to the containers whose first processor it has,
+//! one after another. Before a slice it claims all processors of the container. It runs on a processor that the experiment does not use, if there is one.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,6 +9,7 @@ use std::thread;
 
 use lorentz_clock::VirtualInstant;
 
+use crate::claims::Claims;
 use crate::container::ExperimentContainer;
 use crate::cpus::Cpus;
 use crate::message::SchedulerMessage;
@@ -25,7 +26,7 @@ pub struct Job {
 
 /// The worker threads, each with its processor.
 pub struct Workers {
-    workers: Vec<(Cpus, Sender<(Job, usize)>)>,
+    workers: Vec<(usize, Sender<(Job, usize)>)>,
 }
 
 impl Workers {
@@ -41,24 +42,27 @@ impl Workers {
         outbox: &Sender<SchedulerMessage>,
     ) -> anyhow::Result<Workers> {
         let mut workers = Vec::new();
-        for number in 0..cpus.numbers().len() {
+        let claims = Arc::new(Claims::default());
+        for cpu in cpus.numbers().iter().copied() {
             let (sender, jobs) = channel();
-            let worker = Worker { jobs, watch: watch.clone(), outbox: outbox.clone() };
+            let (watch, claims, outbox) = (watch.clone(), claims.clone(), outbox.clone());
+            let worker = Worker { jobs, watch, claims, outbox };
             let spare = spare.clone();
-            thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+            thread::Builder::new().name(format!("worker-{cpu}")).spawn(move || {
                 // If that fails, the thread runs on any processor.
                 let _ = spare.set_affinity(0);
                 worker.run();
             })?;
-            workers.push((cpus.nth(number), sender));
+            workers.push((cpu, sender));
         }
         Ok(Workers { workers })
     }
 
-    /// Gives `job` to the worker of the container's processor. `tasks` is the number of tasks the scheduler has counted in the
+    /// Gives `job` to the worker of the container's first processor. `tasks` is the number of tasks the scheduler has counted in the
     /// experiment.
     pub fn give(&self, job: Job, tasks: usize) {
-        let own = self.workers.iter().find(|(cpus, _)| *cpus == job.container.cpu);
+        let first = job.container.cpus.numbers().first();
+        let own = self.workers.iter().find(|(cpu, _)| Some(cpu) == first);
         if let Some((_, worker)) = own.or(self.workers.first()) {
             // The thread lives as long as this object; therefore sending does not fail.
             let _ = worker.send((job, tasks));
@@ -70,30 +74,35 @@ impl Workers {
 struct Worker {
     jobs: Receiver<(Job, usize)>,
     watch: Arc<TaskWatch>,
+    claims: Arc<Claims>,
     outbox: Sender<SchedulerMessage>,
 }
 
 impl Worker {
     /// Gives slices until the scheduler has closed one of the two channels. Slices of one timeline run one after another. If
-    /// several timelines have slices waiting, the worker breaks off a long slice for the others, and continues it in its turn.
+    /// several timelines have slices waiting, the worker breaks off a long slice for the others, and continues it in its turn. It
+    /// does so too if another worker waits for a processor of the container.
     fn run(self) {
         let waiting = RefCell::new(VecDeque::new());
         loop {
             let next = waiting.borrow_mut().pop_front();
             let Some((mut job, tasks)) = next.or_else(|| self.jobs.recv().ok()) else { return };
             let timeline = job.container.timeline;
+            let claim = self.claims.claim(&job.container.cpus);
             let other_timeline_waits = || {
                 waiting.borrow_mut().extend(self.jobs.try_iter());
                 let is_of_another =
                     |(other, _): &(Job, usize)| other.container.timeline != timeline;
-                waiting.borrow().iter().any(is_of_another)
+                waiting.borrow().iter().any(is_of_another) || claim.is_awaited()
             };
             let context = SliceContext {
                 watch: &self.watch,
                 tasks,
                 other_timeline_waits: &other_timeline_waits,
             };
-            if !slice::run(&mut job.container, job.end, &context) {
+            let is_over = slice::run(&mut job.container, job.end, &context);
+            drop(claim);
+            if !is_over {
                 waiting.borrow_mut().push_back((job, tasks));
             } else if self.outbox.send(SchedulerMessage::Done(job.container)).is_err() {
                 return;

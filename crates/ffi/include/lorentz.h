@@ -155,6 +155,11 @@ int lorentz_experiment_clear(const char *name);
 int lorentz_experiment_add(lorentz_experiment *experiment, const char *container, double tdf,
                            int64_t timeline);
 
+/* Adds a container that runs on several processors of the experiment at once: `parallel` is their number, from 1
+ * to the number of those of the experiment (else LORENTZ_REFUSED). No other container runs on them meanwhile. */
+int lorentz_experiment_add_parallel(lorentz_experiment *experiment, const char *container, double tdf,
+                                    int64_t timeline, uint32_t parallel);
+
 /* Releases a container, which goes on by itself. */
 int lorentz_experiment_remove(lorentz_experiment *experiment, const char *container);
 

@@ -3,7 +3,9 @@
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 
-use lorentz_embed::{rate_of_tdf, Error, Experiment, ExperimentOptions, Owner, Result, Span};
+use lorentz_embed::{
+    rate_of_tdf, Error, Experiment, ExperimentOptions, Joining, Owner, Result, Span,
+};
 
 use crate::ffi_text::{give_text, given, optional_text, text, to_status};
 
@@ -112,6 +114,22 @@ pub extern "C" fn lorentz_experiment_add(
     with(experiment, |experiment| {
         let (container, rate) = (text("container", container)?, rate_of_tdf(tdf)?);
         experiment.add(container, rate, timeline(timeline_number)?).map(drop)
+    })
+}
+
+/// Adds a container that runs on several processors at once.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_add_parallel(
+    experiment: Handle,
+    container: *const c_char,
+    tdf: f64,
+    timeline_number: i64,
+    parallel: u32,
+) -> c_int {
+    with(experiment, |experiment| {
+        let joining = Joining::new(text("container", container)?, rate_of_tdf(tdf)?);
+        let timeline = timeline(timeline_number)?;
+        experiment.add_as(&Joining { timeline, parallel, ..joining }).map(drop)
     })
 }
 

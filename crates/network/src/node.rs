@@ -38,10 +38,9 @@ pub(crate) fn join_rounds(
         return Ok(());
     }
     Experiment::open(state, &plan.name)?.add_as(&Joining {
-        container,
-        rate: node.clock.or(&plan.clock).rate_or_tdf(),
         timeline: Some(TIMELINE),
         own_wall: node.clock.at.is_some(),
+        ..Joining::new(container, node.clock.or(&plan.clock).rate_or_tdf())
     })
 }
 

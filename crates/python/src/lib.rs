@@ -12,7 +12,8 @@ use errors::{
 };
 use lorentz_embed as embed;
 use lorentz_embed::{
-    AttachOptions, Container, Error, ExperimentOptions, Owner, Rate, Span, Target, WallTime,
+    AttachOptions, Container, Error, ExperimentOptions, Joining, Owner, Rate, Span, Target,
+    WallTime,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -61,8 +62,17 @@ impl Experiment {
         self.0.name()
     }
 
-    fn add(&self, py: Python, who: &str, tdf: &str, timeline: Option<u32>) -> NativeResult<String> {
-        apart(py, || self.0.add(who, rate(tdf)?, timeline))
+    fn add(
+        &self,
+        py: Python,
+        who: &str,
+        tdf: &str,
+        timeline: Option<u32>,
+        parallel: u32,
+    ) -> NativeResult<String> {
+        apart(py, || {
+            self.0.add_as(&Joining { timeline, parallel, ..Joining::new(who, rate(tdf)?) })
+        })
     }
 
     fn remove(&self, py: Python, container: &str) -> NativeResult<()> {

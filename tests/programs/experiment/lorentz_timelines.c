@@ -2,7 +2,7 @@
  *
  *     lorentz_timelines EXPERIMENT BUSY IDLE
  *
- * The container BUSY follows timeline 0 and goes 400 ms once; IDLE follows timeline 1 and goes 1 ms, again
+ * The container BUSY follows timeline 0 and goes 2 s once; IDLE follows timeline 1 and goes 1 ms, again
  * and again, until BUSY has arrived. Neither waits for the other. */
 #include <lorentz.h>
 #include <pthread.h>
@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
     must("open", lorentz_experiment_open(argv[1], &experiment));
     must("synchronize", lorentz_experiment_synchronize(experiment));
     long long begin = stands_at(argv[2]);
-    must("interval", lorentz_experiment_set_interval(experiment, argv[2], 400000000, 0));
+    must("interval", lorentz_experiment_set_interval(experiment, argv[2], 2000000000, 0));
     must("interval", lorentz_experiment_set_interval(experiment, argv[3], 1000000, 1));
     pthread_create(&threads[0], NULL, busy, NULL);
     pthread_create(&threads[1], NULL, idle, &steps);

@@ -1,5 +1,5 @@
-/* In the shape of TimeKeeper's published select_dialated: a wait by each of its calls, with the time before and
- * after on the process's clock and on the host's. */
+/* In the shape of TimeKeeper's published select_dialated: a wait by each of its calls, with its length on the
+ * process's clock, and two on the host's: one that lies between the process's two looks, and one around them. */
 #include "TimeKeeper_functions.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,14 +24,16 @@ int main(int argc, char *argv[]) {
     int ends[2];
     if (argc != 2 || pipe(ends)) return 2;
     for (int by_poll = 0; by_poll < 2; by_poll++) {
-        struct timeval now, later, now1, later1;
+        struct timeval now, later, first, second, third, fourth;
+        gettimeofdayoriginal(&first, NULL);
         gettimeofday(&now, NULL);
-        gettimeofdayoriginal(&now1, NULL);
+        gettimeofdayoriginal(&second, NULL);
         int result = input_timeout(by_poll, ends[0], atoi(argv[1]));
+        gettimeofdayoriginal(&third, NULL);
         gettimeofday(&later, NULL);
-        gettimeofdayoriginal(&later1, NULL);
-        printf("{\"ev\": \"wait\", \"result\": %d, \"virtual\": %ld, \"real\": %ld}\n", result,
-               micros(&later) - micros(&now), micros(&later1) - micros(&now1));
+        gettimeofdayoriginal(&fourth, NULL);
+        printf("{\"ev\": \"wait\", \"result\": %d, \"virtual\": %ld, \"inner\": %ld, \"outer\": %ld}\n", result,
+               micros(&later) - micros(&now), micros(&third) - micros(&second), micros(&fourth) - micros(&first));
     }
     return 0;
 }

@@ -9,7 +9,7 @@ use lorentz_clock::Rate;
 use lorentz_container::{self as container, BatchSpawn, Container, StateDir, MAX_BATCH};
 use lorentz_control::{ClockOptions, HostNow, WhichClock};
 use lorentz_experiment::{
-    self as experiment, Ended, Experiment, ExperimentOptions, ExperimentRefusal,
+    self as experiment, Ended, Experiment, ExperimentOptions, ExperimentRefusal, Joining,
 };
 use serde_json::{json, Value};
 
@@ -75,7 +75,8 @@ fn add(state: &StateDir, args: &Add) -> anyhow::Result<()> {
     let mut experiment = Experiment::open(state, &args.target.name)?;
     let container = experiment::container_for(state, &args.target.container)?;
     let rate = args.dilation.rate().unwrap_or(Rate::ONE);
-    experiment.add(container.name(), rate, args.timeline)
+    let Add { timeline, parallel, .. } = *args;
+    experiment.add_as(&Joining { timeline, parallel, ..Joining::new(container.name(), rate) })
 }
 
 /// So many at a time as one process looks after; each has the experiment to itself meanwhile.
@@ -85,6 +86,7 @@ fn populate(state: &StateDir, args: &Populate) -> anyhow::Result<()> {
         return Err(ExperimentRefusal::Full(status.most))
             .context(format!("--count {}", args.count));
     }
+    status.cpus.check_parallel(args.parallel)?;
     let rate = args.dilation.rate().unwrap_or(Rate::ONE);
     let options = ClockOptions { rate: Some(rate), in_experiment: true, ..Default::default() };
     let WhichClock::New(settings) = options.which(&HostNow::read()?)? else {
@@ -99,7 +101,11 @@ fn populate(state: &StateDir, args: &Populate) -> anyhow::Result<()> {
         let batch = BatchSpawn { names, command: &args.command, output, settings: &settings };
         container::spawn_batch(state, &batch, || {
             let mut experiment = Experiment::open(state, &args.name)?;
-            Ok(move |one: &Container| experiment.add(one.name(), rate, args.timeline))
+            let Populate { timeline, parallel, .. } = *args;
+            Ok(move |one: &Container| {
+                let joining = Joining::new(one.name(), rate);
+                experiment.add_as(&Joining { timeline, parallel, ..joining })
+            })
         })?;
         progress.inc(names.len() as u64);
     }

@@ -12,7 +12,7 @@ use lorentz_container::{
     NewContainer, Newcomers, StateDir, StateError,
 };
 use lorentz_control::{ClockOptions, HostNow, WhichClock};
-use lorentz_experiment::Experiment;
+use lorentz_experiment::{Experiment, Joining};
 
 use crate::args::{AttachArgs, AttachTarget, Exec, RunArgs};
 use crate::print;
@@ -47,7 +47,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<i32> {
     let mut refused = None;
     let joins = |container: &Container| {
         if let Some(experiment) = &mut experiment {
-            let added = experiment.add(container.name(), rate, args.timeline);
+            let RunArgs { timeline, parallel, .. } = *args;
+            let joining = Joining { timeline, parallel, ..Joining::new(container.name(), rate) };
+            let added = experiment.add_as(&joining);
             added.map_err(|error| refused.insert(error).to_string()).map_err(anyhow::Error::msg)?;
         }
         // The reader may have gone. The program does not need it.

@@ -7,6 +7,7 @@ use lorentz_clock::{saturate, Rate, Span, VirtualInstant};
 
 use super::{take_out, ContainerSlot, Round, Scheduler};
 use crate::container::ExperimentContainer;
+use crate::cpus::Cpus;
 use crate::workers::Job;
 
 impl Scheduler {
@@ -116,12 +117,12 @@ impl Scheduler {
     }
 }
 
-/// Stops the tasks of containers that wait for their slices while another container has its slice on the same processor.
+/// Stops the tasks of containers that wait for their slices while another container has its slice on one of their processors.
 fn hold_until_their_slices(jobs: &mut [Job]) {
-    let mut taken = Vec::new();
+    let mut taken: Vec<Cpus> = Vec::new();
     for Job { container, .. } in jobs {
-        if !taken.contains(&container.cpu) {
-            taken.push(container.cpu.clone());
+        if !taken.iter().any(|cpus| cpus.overlaps(&container.cpus)) {
+            taken.push(container.cpus.clone());
         } else if container.tasks.awake && !container.stopped && container.stop_tasks().is_err() {
             // Its control group is gone, and its tasks with the group.
             container.stopped = false;
