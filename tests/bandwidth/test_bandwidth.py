@@ -17,6 +17,8 @@ from framework.needs import root, tool
 from framework.running import Running
 
 BOTTLENECK = build.REPO / "target" / "release" / "examples" / "bottleneck"
+#: Time limit of an estimate, s. One whose sender is interrupted all the time takes 47 s.
+LIMIT = 80
 
 
 @contextmanager
@@ -27,10 +29,10 @@ def served(*options: str, inside: tuple[str, ...] = (), at: str = "127.0.0.1:0")
         yield str(server.line()["listening"])
 
 
-def estimated(*words: str, inside: tuple[str, ...] = (), timeout: float = 80) -> dict:
+def estimated(*words: str, inside: tuple[str, ...] = ()) -> dict:
     """Returns the result of `lorentz bandwidth WORDS --json`."""
     command = [*inside, *lorentz.session.command(), "bandwidth", *words, "--json"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
     assert run.stdout, run.stderr
     found = json.loads(run.stdout)
     # "unknown" is an answer too, and has a status of its own.
@@ -50,10 +52,11 @@ def test_loopback_is_faster_than_what_is_asked_for(method: str) -> None:
     assert found["method"] == method and found["packets"] > 0 and found["timers"] == "precise"
 
 
+@pytest.mark.timeout(5 * LIMIT)
 def test_in_words_and_without_progress_in_a_pipe() -> None:
     with served() as address:
         for _ in range(4):
-            done = lorentz.call("bandwidth", address, "--rate-max", "5mbit")
+            done = lorentz.call("bandwidth", address, "--rate-max", "5mbit", timeout=LIMIT)
             assert done.returncode in (0, 1) and done.stderr == "", done
             # With other load, there may be no estimate.
             if done.returncode == 0:
@@ -62,12 +65,13 @@ def test_in_words_and_without_progress_in_a_pipe() -> None:
     assert done.stdout.startswith(f"{address}: ") and "trains" in done.stdout
 
 
+@pytest.mark.timeout(4 * LIMIT)
 def test_watching_goes_on_until_it_is_ended() -> None:
     with served() as address:
         words = [*lorentz.session.command(), "bandwidth", address, "--watch", "--json"]
         words += ["--rate-max", "5mbit"]
         with Running(words, env=lorentz.session.environment()) as watching:
-            lines = watching.wait_for(3, host=address)
+            lines = watching.wait_for(3, 3 * LIMIT, host=address)
             assert len(lines) >= 3
             watching.signal(signal.SIGTERM)
 
@@ -147,6 +151,7 @@ def link(rate: int, cross: int) -> Iterator[tuple[tuple[str, ...], tuple[str, ..
             subprocess.run([ip, "netns", "del", name], capture_output=True)
 
 
+@pytest.mark.timeout(4 * LIMIT)
 @pytest.mark.parametrize("method", ["trains", "slops"])
 def test_what_cross_traffic_leaves_of_a_link(method: str) -> None:
     """200 Mbit/s, of which 80 are taken: the estimate is about 120, or unknown."""

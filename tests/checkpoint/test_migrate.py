@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from framework import checkpoints, lorentz
+from framework.oracle import HostNoise
 from framework.running import Inside
 
 COUNTS = (
@@ -96,7 +97,7 @@ def scratches() -> set[str]:
 def test_a_container_goes_on_at_the_other_host(other, tmp_path):
     """With each clock where it stood, and the rate and what it had to wait for."""
     before = scratches()
-    with counting(tmp_path, rate="2") as inside:
+    with HostNoise() as noise, counting(tmp_path, rate="2") as inside:
         wait_for_lines(tmp_path, 5)
         lorentz.ok("migrate", inside.name, "user@other", "--name", "moved", *other.options())
         assert inside.finish() == 137
@@ -106,7 +107,6 @@ def test_a_container_goes_on_at_the_other_host(other, tmp_path):
         lines = counts(tmp_path)
         assert [n for n, _, _ in lines] == list(range(1, len(lines) + 1))
         steps = [(b[1] - a[1], b[2] - a[2]) for a, b in zip(lines, lines[1:], strict=False)]
-        assert all(0 <= wall < 1 and -0.02 <= up < 1 for wall, up in steps), steps
         (row,) = other.shown()
         assert (row["name"], row["rate"], row["state"]) == ("moved", "2", "running")
         assert other.run("exec", "moved", "date", "+%Y").stdout.strip() == "2038"
@@ -114,6 +114,8 @@ def test_a_container_goes_on_at_the_other_host(other, tmp_path):
         assert other.run("exec", "moved", "date", "+%Y").stdout.strip() == "2041"
         assert other.run("rm", "--force", "moved").returncode == 0
         assert other.left() == [] and scratches() == before
+    most = 1 + 2 * noise.slack
+    assert all(0 <= wall < most and -0.02 <= up < most for wall, up in steps), steps
 
 
 def test_the_age_of_files_goes_on(other, tmp_path):

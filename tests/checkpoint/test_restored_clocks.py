@@ -13,6 +13,7 @@ import pytest
 from framework import checkpoints, lorentz
 from framework.build import PROGRAMS
 from framework.checkpoints import Restored, save
+from framework.oracle import HostNoise
 from framework.running import Inside, Line
 
 LOOKS = PROGRAMS / "checkpoint" / "clocks.py"
@@ -54,16 +55,19 @@ def over(tmp_path: Path, away: float, *how: str, **options: object) -> tuple[Ins
 
 @pytest.mark.parametrize("rate", ["1/10", "1", "2", "10"])
 def test_every_clock_goes_on(rate, tmp_path):
-    inside, restored = over(tmp_path, AWAY, at="2038-01-19", rate=rate)
     speed = float(Fraction(rate))
-    with restored:
-        restored.wait_for(10, ev="look")
-        for thread in ("first", "second"):
-            before = last_look(inside.lines(), thread)
-            after = restored.lines(ev="look", thread=thread)[0].data
-            for clock in set(before) - {"ev", "thread"}:
-                gained = after[clock] - before[clock]
-                assert 0 <= gained < STEP * max(speed, 1) + 0.03, (thread, clock, gained)
+    with HostNoise() as noise:
+        inside, restored = over(tmp_path, AWAY, at="2038-01-19", rate=rate)
+        with restored:
+            for thread in ("first", "second"):
+                restored.line(ev="look", thread=thread)
+    most = STEP * max(speed, 1) + 0.03 + speed * noise.slack
+    for thread in ("first", "second"):
+        before = last_look(inside.lines(), thread)
+        after = restored.lines(ev="look", thread=thread)[0].data
+        for clock in set(before) - {"ev", "thread"}:
+            gained = after[clock] - before[clock]
+            assert 0 <= gained < most, (thread, clock, gained)
 
 
 def test_a_restored_clock_stands_at_the_very_time(tmp_path):
@@ -93,30 +97,35 @@ def test_a_container_that_was_frozen_stays_frozen(tmp_path):
 
 
 def test_cpu_clocks_go_on_in_a_second_life_too(tmp_path):
-    inside, restored = over(tmp_path, 0)
-    before = last_look(inside.lines(), "first")
-    with restored:
-        restored.wait_for(40, ev="look")
-        directory = tmp_path / "again"
-        lorentz.ok("checkpoint", restored.name, "-o", str(directory))
+    with HostNoise() as noise:
+        inside, restored = over(tmp_path, 0)
+        before = last_look(inside.lines(), "first")
+        with restored:
+            restored.wait_for(40, ev="look")
+            directory = tmp_path / "again"
+            lorentz.ok("checkpoint", restored.name, "-o", str(directory))
         between = last_look(restored.lines(), "first")
-    with Restored(directory, names()) as again:
-        again.wait_for(4, ev="look")
-        after = again.lines(ev="look", thread="first")[0].data
-        for clock in CPU:
-            assert 0 < before[clock] < between[clock] <= after[clock] < between[clock] + STEP
+        with Restored(directory, names()) as again:
+            after = again.line(ev="look", thread="first").data
+    # The kernel counts what a hypervisor takes from a running thread.
+    step = STEP + noise.slack
+    for clock in CPU:
+        assert 0 < before[clock] < between[clock] <= after[clock] < between[clock] + step
 
 
 def test_wall_host_moves_the_wall_clock_alone(tmp_path):
-    inside, restored = over(tmp_path, AWAY, "--wall", "host")
-    with restored:
-        restored.wait_for(2, ev="look", thread="first")
-        before = last_look(inside.lines(), "first")
-        # It may have read the clocks for the first line before the checkpoint.
-        after = restored.lines(ev="look", thread="first")[1].data
-        assert AWAY < after["REALTIME"] - before["REALTIME"] < AWAY + 2
-        assert after["MONOTONIC"] - before["MONOTONIC"] < STEP
-        assert abs(after["REALTIME"] - time.time()) < 2
+    with HostNoise() as noise:
+        inside, restored = over(tmp_path, AWAY, "--wall", "host")
+        earliest = time.time()
+        with restored:
+            restored.wait_for(2, ev="look", thread="first")
+            latest = time.time()
+    before = last_look(inside.lines(), "first")
+    # It may have read the clocks for the first line before the checkpoint.
+    after = restored.lines(ev="look", thread="first")[1].data
+    assert after["REALTIME"] - before["REALTIME"] > AWAY
+    assert earliest - 0.5 < after["REALTIME"] < latest + 0.5
+    assert after["MONOTONIC"] - before["MONOTONIC"] < STEP + noise.slack
 
 
 CANCELLED = """
@@ -150,10 +159,10 @@ def test_a_timer_that_is_to_be_cancelled_is_told_of_a_new_wall_clock(wall, tmp_p
 
 
 def test_leave_running_costs_no_virtual_time(tmp_path):
-    with looking(tmp_path) as inside:
+    with HostNoise() as noise, looking(tmp_path) as inside:
         inside.wait_for(10, ev="look")
         save(inside, tmp_path / "saved", "--leave-running")
         seen = len(inside.lines(ev="look"))
         looks = [line["MONOTONIC"] for line in inside.wait_for(seen + 10, ev="look")]
-        assert max(b - a for a, b in zip(looks, looks[1:], strict=False)) < STEP
         assert inside.time()["state"] == "running"
+    assert max(b - a for a, b in zip(looks, looks[1:], strict=False)) < STEP + noise.slack

@@ -16,7 +16,8 @@ from framework.checkpoints import Restored, save
 from framework.oracle import HostNoise
 from framework.running import Inside, Line, Native
 
-#: Length of each wait, virtual s, and of the part before the checkpoint.
+#: Length of each wait, s, and of the part before the checkpoint: virtual seconds, and at rates
+#: above 1 real ones, so that the checkpoint comes in time.
 LENGTH = 6.0
 BEFORE = 2.0
 KINDS = [
@@ -44,6 +45,11 @@ RUNS = [("1", 0), ("1", 4), ("2", 4), ("10", 4), ("1/10", 1), ("1", BESIDE)]
 IDS = [f"{rate}-{'beside' if away == BESIDE else f'{away}s'}" for rate, away in RUNS]
 #: Latest end after the deadline, real s.
 LATE = 0.005
+
+
+def length(rate: str) -> float:
+    """The length of each wait at a rate, virtual s."""
+    return LENGTH * max(1.0, float(Fraction(rate)))
 
 
 class Peers:
@@ -88,23 +94,24 @@ def run(rate: str, away: float) -> tuple[list[list[Line]], float]:
         HostNoise() as noise,
         Peers() as peers,
     ):
-        program = (build.c("checkpoint/waits"), str(LENGTH))
+        program = (build.c("checkpoint/waits"), str(length(rate)))
         with Inside(*program, rate=rate) as inside:
             inside.line(ev="ready")
-            time.sleep(BEFORE / speed)
+            time.sleep(BEFORE / min(speed, 1.0))
             directory = save(inside, Path(folder) / "saved", *options)
             if away != BESIDE:
                 inside.finish()
                 time.sleep(away)
             with Restored(directory, f"r{os.getpid()}") as restored:
-                restored.wait_for(len(KINDS), LENGTH / speed + 20, ev="done")
+                restored.wait_for(len(KINDS), length(rate) / speed + 20, ev="done")
                 restored.wait_for(2, 20, ev="phase")
                 restored.wait_until_ended()
                 if away == BESIDE:
                     inside.succeed()
-                    return [inside.lines(), restored.lines()], max(noise.worst, peers.worst)
-                lines = inside.lines() + restored.lines()
-                return [lines], max(noise.worst, peers.worst)
+                    lives = [inside.lines(), restored.lines()]
+                else:
+                    lives = [inside.lines() + restored.lines()]
+    return lives, max(noise.worst, peers.worst)
 
 
 @pytest.mark.parametrize("rate, away", RUNS, ids=IDS)
@@ -114,8 +121,9 @@ def test_a_wait_ends_at_its_virtual_deadline(kind, rate, away):
     for lines in lives:
         (done,) = [line for line in lines if line.says({"ev": "done", "kind": kind})]
         assert done["err"] == 0
-        late = (done["elapsed"] - LENGTH) / float(Fraction(rate))
-        assert 0 <= late < LATE + noise
+        late = (done["elapsed"] - length(rate)) / float(Fraction(rate))
+        # As for `HostNoise.slack`: the machine may be later than where it was measured.
+        assert 0 <= late < LATE + 3 * noise
 
 
 @pytest.mark.parametrize("rate, away", RUNS, ids=IDS)
@@ -124,5 +132,6 @@ def test_a_repeating_timer_keeps_its_phase(kind, rate, away):
     lives, noise = run(rate, away)
     for lines in lives:
         (phase,) = [line for line in lines if line.says({"ev": "phase", "kind": kind})]
-        assert phase["count"] == LENGTH * 4
-        assert phase["late"] / float(Fraction(rate)) < LATE + noise
+        assert phase["count"] >= length(rate) * 4
+        assert (phase["early"], phase["lost"]) == (0, 0)
+        assert phase["late"] / float(Fraction(rate)) < LATE + 3 * noise

@@ -50,14 +50,17 @@ class Host:
 
 
 @functools.cache
-def clocks(flavour: str, rate: str | None, at: str | None = None) -> tuple[dict, dict, float]:
+def clocks(
+    flavour: str, rate: str | None, at: str | None = None
+) -> tuple[dict, dict, float, float]:
     """Returns the output of `clocks read`: by id; the wall clock by its other names; the time of
-    the start."""
+    the start; the allowed lateness, real seconds."""
     program = [build.c("clocks/clocks", flavour), "read"]
-    with Native(program) if rate is None else Inside(*program, rate=rate, at=at) as running:
+    running = Native(program) if rate is None else Inside(*program, rate=rate, at=at)
+    with HostNoise() as noise, running:
         running.succeed()
         by_id = {line["id"]: line.data for line in running.lines(ev="clock")}
-        return by_id, running.line(ev="wall").data, running.started_at
+        return by_id, running.line(ev="wall").data, running.started_at, noise.slack
 
 
 @pytest.mark.parametrize("rate", ["1", "10", "1/10", "1000"])
@@ -65,26 +68,28 @@ def clocks(flavour: str, rate: str | None, at: str | None = None) -> tuple[dict,
 def test_every_way_to_read_a_clock_agrees(flavour, rate):
     """raw <= libc <= vDSO <= raw again, for every clock that the kernel has; the same for
     gettimeofday and time, which are coarser."""
-    by_id, wall, _ = clocks(flavour, rate)
-    native, _, _ = clocks(flavour, None)
+    by_id, wall, *_ = clocks(flavour, rate)
+    native, *_ = clocks(flavour, None)
     for number, clock in by_id.items():
         assert (clock["raw"] == -1) == (native[number]["raw"] == -1), number
         assert clock["raw"] <= clock["libc"] <= clock["vdso"] <= clock["raw2"], number
         assert clock["res"] == native[number]["res"], number
     us, s = 1000, 1_000_000_000
-    coarse = round(TICK * oracle.ratio(rate) * s)
     assert wall["raw"] - us <= wall["tod"] <= wall["tod_raw"] <= wall["raw2"]
+    # The kernel tells these by its ticks.
     for name in ("time", "time_raw"):
-        assert (wall["raw"] - coarse) // s <= wall[name] <= wall["raw2"] // s
+        assert by_id[REAL_COARSE]["raw2"] // s <= wall[name] <= wall["raw2"] // s
 
 
 @pytest.mark.parametrize("rate", ["1", "10", "1/10"])
 def test_coarse_clocks_lag_by_a_tick_at_most(rate):
-    by_id, _, _ = clocks("dynamic", rate)
+    by_id, wall, _, slack = clocks("dynamic", rate)
+    # The program reads all of them one after another, the wall clock first and last.
+    passed = wall["raw"] - by_id[REALTIME]["raw"]
     for coarse, fine in ((REAL_COARSE, REALTIME), (MONO_COARSE, MONOTONIC)):
-        # The program reads them one after another; on a busy machine, in different time slices.
         lag = by_id[fine]["raw"] - by_id[coarse]["raw"]
-        assert abs(lag) / 1e9 <= (TICK + 0.2) * oracle.ratio(rate)
+        # The kernel may be late with a tick.
+        assert -passed <= lag <= (TICK + slack) * oracle.ratio(rate) * 1e9
 
 
 @pytest.mark.parametrize("rate", ["10", "1/10"])
@@ -110,7 +115,7 @@ def test_every_clock_gains_what_the_rate_says(flavour, rate):
 @pytest.mark.parametrize("flavour", C_FLAVOURS)
 @pytest.mark.parametrize("at", [Y2038, "1985-10-26", "@4000000000"])
 def test_the_wall_clock_starts_where_it_is_told(flavour, at):
-    by_id, _, started = clocks(flavour, "1", at)
+    by_id, _, started, _ = clocks(flavour, "1", at)
     expect = {
         Y2038: AT_2038,
         "1985-10-26": oracle.epoch("1985-10-26"),
@@ -195,28 +200,28 @@ def test_a_leap_moves_all_clocks_and_a_step_the_wall_clock_alone():
     with Inside(*watch, rate="1") as inside:
         first = inside.line(ev="now")
         inside.leap("1h")
-        leapt = first_after(inside, time.monotonic())
+        leapt = first_after(inside)
         inside.step("-2h")
-        stepped = first_after(inside, time.monotonic())
-        real = stepped.at - first.at
+        stepped = first_after(inside)
+    # All readings lie within the run.
+    passed = round((time.monotonic() - inside.started_at) * 1e9)
     hour = 3600 * 10**9
-    near = {"abs": (real + 1) * 1e9}
     for field in ("real", "mono", "boot", "tai"):
-        assert leapt[field] - first[field] == pytest.approx(hour, **near), field
-    assert stepped["real"] - leapt["real"] == pytest.approx(-2 * hour, **near)
-    assert stepped["real_raw"] - leapt["real_raw"] == pytest.approx(-2 * hour, **near)
-    assert stepped["tai"] - leapt["tai"] == pytest.approx(-2 * hour, **near)
+        assert hour <= leapt[field] - first[field] <= hour + passed, field
+    for field in ("real", "real_raw", "tai"):
+        assert -2 * hour <= stepped[field] - leapt[field] <= -2 * hour + passed, field
     for field in ("mono", "boot"):
-        assert stepped[field] - leapt[field] == pytest.approx(0, **near), field
+        assert 0 <= stepped[field] - leapt[field] <= passed, field
 
 
-def first_after(inside: Inside, moment: float):
-    """Returns the first reading begun after `moment`."""
+def first_after(inside: Inside):
+    """Returns the first reading begun after now, by the container's own clock."""
+    now = inside.time()["monotonic_ns"]
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        later = [line for line in inside.lines(ev="now") if line.at > moment]
+        later = [line for line in inside.lines(ev="now") if line["mono"] > now]
         if len(later) >= 2:
-            return later[1]  # the first may have been read before and printed after
+            return later[1]  # the first may have been begun before
         time.sleep(0.01)
     raise AssertionError("the watch has stopped")
 

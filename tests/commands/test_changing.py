@@ -7,6 +7,7 @@ import time
 
 import pytest
 from framework import build, lorentz, oracle
+from framework.experiments import until
 from framework.oracle import epoch
 from framework.running import Inside
 
@@ -22,14 +23,14 @@ def watch():
 
 
 def now(inside: Inside) -> dict:
-    """Returns a reading begun after this call."""
-    start, deadline = time.monotonic(), time.monotonic() + 10
-    while time.monotonic() < deadline:
-        later = [line for line in inside.lines(ev="now") if line.at > start]
-        if len(later) >= 2:
-            return later[1].data
-        time.sleep(0.01)
-    raise AssertionError("the program tells nothing more")
+    """Returns a reading begun after this call. The first line after it may be of one begun
+    before."""
+    start = inside.time()["monotonic_ns"]
+
+    def later() -> list[dict]:
+        return [line.data for line in inside.lines(ev="now") if line["mono"] >= start][1:]
+
+    return until(later, "a reading")[0]
 
 
 def test_leap_to_a_time(watch):
@@ -51,10 +52,7 @@ def test_step_to_a_time(watch):
 
 def test_leap_to_where_another_clock_is(watch):
     with Inside("sleep", "100000", at="2040-01-01") as other:
-        deadline = time.monotonic() + 5
-        while not lorentz.shown(other.name):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        other.wait_until_shown()
         watch.verb("leap", "--like", other.name)
         assert 0 <= now(watch)["real"] / 1e9 - epoch("2040-01-01") < 30
 
@@ -114,7 +112,7 @@ def test_a_change_tells_what_followed():
     sleep = [build.c("waits/sleep"), str(1000 * 10**9), "nanosleep", "usleep"]
     with Inside(*sleep, rate="1") as inside:
         inside.wait_for(2, ev="ready")
-        time.sleep(0.3)
+        until(lambda: inside.time()["waits"] == 2, "both waits")
         shown = json.loads(inside.verb("dilate", "--rate", "2", "--json"))
     assert shown["rate"] == "2"
     assert shown["followed"]["waits"] == 2

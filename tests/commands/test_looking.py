@@ -9,6 +9,7 @@ import time
 import pytest
 from framework import build, lorentz
 from framework.build import REPO
+from framework.experiments import until
 from framework.running import Inside
 
 
@@ -18,7 +19,7 @@ def container():
     script = 'sleep 100000 & sleep 100000 & echo \'{"ev":"up"}\'; wait'
     with Inside("/bin/sh", "-c", script, rate="10", at="2038-01-19") as inside:
         inside.line(ev="up")
-        time.sleep(0.1)
+        until(lambda: len(inside.shown()["pids"]) == 3, "the shell's children")
         yield inside
 
 
@@ -78,8 +79,7 @@ def test_waits_in_progress_are_counted():
     sleep = [build.c("waits/sleep"), str(1000 * 10**9), "nanosleep", "usleep"]
     with Inside(*sleep, rate="1") as inside:
         inside.wait_for(2, ev="ready")
-        time.sleep(0.3)
-        assert inside.time()["waits"] == 2
+        until(lambda: inside.time()["waits"] == 2, "both waits")
 
 
 def test_doctor_lists_what_is_there_and_what_is_not():

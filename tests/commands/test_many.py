@@ -35,8 +35,14 @@ def sleepers(count: int, unprivileged: bool = False) -> Iterator[list[Inside]]:
         for one in several:
             stack.enter_context(one)
         for one in several:
-            one.line(ev="up")
+            wait_until_it_sleeps(one.line(ev="up")["pid"])
         yield several
+
+
+def wait_until_it_sleeps(pid: int) -> None:
+    """Waits until a shell has become `sleep`, in virtual time or not. In the midst of its exec a
+    process is on no clock."""
+    until(lambda: "(sleep) S" in Path(f"/proc/{pid}/stat").read_text(), "the exec of sleep")
 
 
 def accesses(*words: str, unprivileged: bool = False) -> list[str]:
@@ -183,7 +189,10 @@ def shared() -> Iterator[tuple[Inside, Inside, list[int]]]:
         one = first.line(ev="up")["pid"]
         options = ("--clock", first.name)
         with Inside("/bin/sh", "-c", f"{UP}; exec sleep 100000", options=options) as second:
-            yield first, second, [one, second.line(ev="up")["pid"]]
+            pids = [one, second.line(ev="up")["pid"]]
+            for pid in pids:
+                wait_until_it_sleeps(pid)
+            yield first, second, pids
 
 
 def test_containers_on_one_clock():
@@ -203,6 +212,7 @@ def test_containers_on_one_clock():
 def test_an_attached_process_that_is_in_no_group_of_its_container():
     with sleepers(FEW), Native(["/bin/sh", "-c", f"{UP}; exec sleep 100000"]) as outside:
         pid = outside.line(ev="up")["pid"]
+        wait_until_it_sleeps(pid)
         name = lorentz.json_of("attach", str(pid))["name"]
         assert lorentz.shown(name)["pids"] == [pid]
         shown = lorentz.json_of("time", name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import operator
@@ -107,15 +108,17 @@ def test_many_cycles_leave_the_container_as_it_was():
 
 def test_a_wait_ends_at_its_virtual_deadline():
     away, rate = 2, 20
-    script = "exec >/tmp/log; sleep 100; date +%s; sleep 1000000"
+    script = "exec >/tmp/log; date +%s; sleep 100; date +%s; sleep 1000000"
     with Logging(script, at="@2000000000", rate=str(rate)) as bundle:
         bundle.start()
         time.sleep(1)
         checkpoint(bundle)
         time.sleep(away)
         restore(bundle)
-        wait(bundle.log, "the wait does not end")
-        assert 0 <= bundle.log()[0] - 2000000100 < away * rate / 2
+        wait(lambda: len(bundle.log()) == 2, "the wait does not end")
+        first, last = bundle.log()
+        assert first >= 2000000000
+        assert 0 <= last - first - 100 < away * rate / 2
 
 
 def test_two_lives_of_one_moment():
@@ -156,7 +159,8 @@ def test_a_restore_that_is_killed_leaves_nothing_behind_a_delete(part):
                     started.kill()
                 else:
                     for pid in children_of(started.pid):
-                        os.kill(pid, signal.SIGKILL)
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
                 started.wait(timeout=20)
             bundle.ok("delete", "--force", bundle.id)
             lorentz.wait_until_gone(bundle.id)
@@ -165,10 +169,13 @@ def test_a_restore_that_is_killed_leaves_nothing_behind_a_delete(part):
 
 
 def children_of(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    children = [int(word) for word in path.read_text().split()] if path.exists() else []
-    named = {child: Path(f"/proc/{child}/comm") for child in children}
-    return [child for child, comm in named.items() if comm.exists() and "criu" in comm.read_text()]
+    found = []
+    with contextlib.suppress(OSError):
+        for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with contextlib.suppress(OSError):
+                if "criu" in Path(f"/proc/{word}/comm").read_text():
+                    found.append(int(word))
+    return found
 
 
 def test_annotations_of_the_restore_change_rate_and_wall_clock():
@@ -220,6 +227,7 @@ def test_refusals_are_one_line():
 
 def test_podman_checkpoints_and_restores(podman, monkeypatch):
     """In place, and by an archive under another name."""
+    away = 1.5
     path = f"{checkpoints.INSTALLED.parent}:{os.environ['PATH']}"
     monkeypatch.setenv("PATH", path)
     with podman.background("sh", "-c", LOOP, at="2038-01-19", rate="10") as name:
@@ -227,10 +235,10 @@ def test_podman_checkpoints_and_restores(podman, monkeypatch):
         podman.call("container", "checkpoint", name)
         stood = int(podman.call("logs", name).stdout.split()[-1])
         lines = podman.call("logs", name).stdout.count("\n")
-        time.sleep(1.5)
+        time.sleep(away)
         podman.call("container", "restore", name)
         wait(lambda: podman.call("logs", name).stdout.count("\n") > lines + 3, "it stands still")
-        assert int(podman.call("logs", name).stdout.split()[lines]) <= stood + 5
+        assert int(podman.call("logs", name).stdout.split()[lines]) < stood + 10 * away
         assert podman.call("exec", name, "date", "+%Y").stdout == "2038\n"
         archive = podman.folder / "archive.tar"
         podman.call("container", "checkpoint", "--leave-running", "--export", str(archive), name)

@@ -114,7 +114,8 @@ def test_one_that_cannot_be_brought_in_is_ended_with_a_word():
         script = f"""echo '{{"ev":"pid","pid":'$$'}}'; read line; {enters}"""
         with Native(["sh", "-c", script], stdin=True) as entering:
             number = entering.line(ev="pid")["pid"]
-            with Native([build.c("faults/tracer"), "gdb", str(number), "5000"]) as tracer:
+            command = [build.c("faults/tracer"), "gdb", str(number)]
+            with Native(command, stdin=True) as tracer:
                 tracer.line(ev="traces")
                 entering.close_stdin()
                 assert entering.finish(timeout=20) == 128 + signal.SIGKILL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -11,9 +12,10 @@ import struct
 import subprocess
 import termios
 import time
+from pathlib import Path
 
 from framework import lorentz, processes
-from framework.containers import Bundle, rootfs
+from framework.containers import Bundle, rootfs, wait
 from framework.running import Inside
 
 PROMPT = "typed> "
@@ -106,19 +108,29 @@ def test_a_shell_has_a_terminal_of_the_same_size():
         assert typed.end() == 7
 
 
+def sleeps(name: str) -> bool:
+    """Whether a program of a container is `sleep`: then it has the shell's terminal."""
+    for pid in lorentz.shown(name)["pids"]:
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x001000\0":
+                return True
+    return False
+
+
 def test_keys_reach_the_program_and_not_what_is_around_it():
     """Line editing, an interrupt, a stop and its end by a job: as at any terminal."""
-    with shell() as typed:
+    name = f"keys-{os.getpid()}"
+    with shell("--name", name) as typed:
         assert typed.answer("echo wrong\x7f\x7f\x7f\x7f\x7fright")[-1] == "right"
         typed.type("sleep 1000\n")
         typed.read_until("sleep 1000")
-        time.sleep(0.3)
+        wait(lambda: sleeps(name), "no sleep in the foreground")
         typed.type("\x03")
         typed.read_until(PROMPT)
         assert typed.answer("echo $?") == ["130"]
         typed.type("sleep 1000\n")
         typed.read_until("sleep 1000")
-        time.sleep(0.3)
+        wait(lambda: sleeps(name), "no sleep in the foreground")
         typed.type("\x1a")
         assert "Stopped" in typed.read_until(PROMPT)
         assert "sleep 1000" in "".join(typed.answer("jobs"))

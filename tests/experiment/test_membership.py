@@ -54,18 +54,20 @@ def test_a_container_that_is_ahead_stands_until_the_others_are_there(running, tm
         until(lambda: seen.runs(), "looks")
         time.sleep(0.3)
         running.ok("add", ahead.name)
-        stands = running.clock(ahead)
-        lead = stands - running.clock(running.sleeps)
+        status = running.status()
+        stands = running.member(ahead, status)["virtual_ns"]
+        lead = stands - running.member(running.sleeps, status)["virtual_ns"]
         assert lead > SECOND
         assert stands >= seen.latest
         running.advance(0.1)
-        if running.clock(running.sleeps) < stands:
-            assert running.clock(ahead) == stands
-            assert seen.latest <= stands
+        latest, status = seen.latest, running.status()
+        if running.member(running.sleeps, status)["virtual_ns"] < stands:
+            assert running.member(ahead, status)["virtual_ns"] == stands
+            assert latest <= stands
         running.advance(lead / SECOND)
         status = running.advance(0.05)
         assert len({one["virtual_ns"] for one in status["containers"]}) == 1
-        assert seen.latest > stands
+        until(lambda: seen.latest > stands, "it goes on")
         assert seen.backward == 0
         assert running.member(ahead)["perceived_overshoot_ns"] == 0
 
@@ -112,7 +114,7 @@ def test_a_killed_container_is_forgotten(running):
     assert victim.finish() == 128 + signal.SIGKILL
     until(lambda: names(running) == {running.sleeps.name}, "forgotten")
     running.advance(0.1)
-    assert not groups_of(victim.name)
+    until(lambda: not groups_of(victim.name), "its group is gone")
 
 
 def test_when_the_leader_is_killed_another_leads(running):
@@ -125,9 +127,9 @@ def test_when_the_leader_is_killed_another_leads(running):
     until(lambda: leader.name not in names(running), "forgotten")
     assert running.status()["leader"] == next_one.name
     begun = time.monotonic()
-    running.advance(0.2)
-    # At a TDF of 20 it would have taken four seconds.
-    assert time.monotonic() - begun < 3
+    running.advance(0.5)
+    # At a TDF of 20 it would have taken ten seconds, at one of 2 it takes one.
+    assert time.monotonic() - begun < 8
 
 
 def test_a_container_with_all_its_processes_killed_in_mid_step():
@@ -166,15 +168,13 @@ def test_a_running_process_that_is_in_no_virtual_time_is_added():
         experiment.advance(0.1)
         experiment.pause()
         stands = experiment.clock(added["name"])
-        time.sleep(0.2)
-        count = len(native.lines(ev="now"))
+        time.sleep(0.4)
+        assert experiment.clock(added["name"]) == stands
         assert native.lines(ev="now")[-1]["now"] <= stands
-        time.sleep(0.2)
-        assert len(native.lines(ev="now")) == count
         (shown,) = (one for one in lorentz.ps() if one["name"] == added["name"])
         assert native.pid in shown["pids"]
         experiment.ok("stop")
-        native.wait_for(count + 3, ev="now")
+        until(lambda: native.lines(ev="now")[-1]["now"] > stands, "it goes on")
         moments = [line["now"] for line in native.lines(ev="now")]
         assert moments == sorted(moments)
         native.end()
@@ -202,17 +202,14 @@ def test_what_is_executed_in_a_member_runs_in_its_rounds(running):
         executed.wait_for(3, ev="count")
         running.pause()
         stands = running.clock(running.sleeps)
-        time.sleep(0.2)
-        last = executed.lines(ev="count")[-1]["now"]
-        assert last <= stands
-        time.sleep(0.1)
-        assert executed.lines(ev="count")[-1]["now"] == last
+        time.sleep(0.3)
+        assert executed.lines(ev="count")[-1]["now"] <= stands
         cpu = int(running.member(running.sleeps)["cpus"])
         for pid in running.sleeps.shown()["pids"]:
             assert os.sched_getaffinity(pid) == {cpu}
         running.start()
         running.advance(0.1)
-        assert executed.lines(ev="count")[-1]["now"] > last
+        until(lambda: executed.lines(ev="count")[-1]["now"] > stands, "it goes on")
 
 
 def test_an_experiment_whose_containers_have_all_ended_goes_on(running):

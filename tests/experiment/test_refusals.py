@@ -399,9 +399,11 @@ def test_nobody_else_changes_a_members_time(verb, phase):
 def test_a_members_program_does_not_set_its_clock():
     """The program gets an error such as EPERM; the experiment goes on."""
     with Experiment() as experiment:
-        sets = experiment.run("sh", "-c", "sleep 0.2; date -s 2040-01-01 >&2; echo status $?")
+        script = "read -r _; date -s 2040-01-01 >&2; echo status $?"
+        sets = experiment.run("sh", "-c", script, stdin=True)
         experiment.synchronize()
         experiment.start()
+        sets.close_stdin()
         sets.finish(timeout=30)
         assert "status 0" not in sets.stdout
         assert experiment.status()["phase"] == "running"

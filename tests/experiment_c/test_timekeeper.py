@@ -21,7 +21,7 @@ def calls():
 
 
 def test_figure_3_2_a_simulator_moves_its_processes():
-    with linked("timekeeper_cs", "timekeeper", 3, 4, 20_000) as simulator:
+    with linked("timekeeper_cs", "timekeeper", 3, 4, 100_000) as simulator:
         simulator.succeed()
     made = simulator.lines(ev="child")
     assert len(made) == 3 and all(one["count"] == 0 for one in made), "should_start 1: not yet"
@@ -36,10 +36,10 @@ def test_figure_3_2_a_simulator_moves_its_processes():
     stood = simulator.lines(ev="stands")
     assert len(stood) == 12
     for line in stood:
-        assert line["gone"] == 20_000 * line["round"], "exactly, with force and without"
+        assert line["gone"] == 100_000 * line["round"], "exactly, with force and without"
         assert line["seen"] <= line["gone"], "nobody sees a time beyond the interval"
     assert all(line["count"] > 0 for line in simulator.lines(ev="stands", round=4))
-    assert simulator.line(ev="after reset")["gone"] == 80_000, "without an interval nobody moves"
+    assert simulator.line(ev="after reset")["gone"] == 400_000, "without an interval nobody moves"
     assert [line["result"] for line in simulator.lines(ev="stopExp")] == [0]
     assert simulator.line(ev="stopExp again")["errno"] == errno.EPERM
     assert lorentz.json_of("experiment", "status") == []
@@ -88,13 +88,13 @@ def test_a_simulator_sets_all_intervals_anew_at_each_step(calls):
 
 
 def test_figure_3_1_an_experiment_that_runs_by_itself():
-    with linked("timekeeper_cbe", "timekeeper", 3, 100_000) as simulator:
+    with linked("timekeeper_cbe", "timekeeper", 3, 300_000) as simulator:
         simulator.succeed()
     at = [line["at"] for line in simulator.lines(ev="stands")]
     assert at == [0, 0, 0], "all stand at one time"
     assert [line["count"] for line in simulator.lines(ev="stands")] == [0, 0, 0]
     gone = [line["micros"] for line in simulator.lines(ev="gone")]
-    assert min(gone) >= 100_000 - 3_000
+    assert min(gone) >= 300_000 - 3_000
     assert all(line["count"] > 0 for line in simulator.lines(ev="gone"))
     assert simulator.line(ev="interval")["result"] == -1, (
         "startExp and setInterval exclude each other"

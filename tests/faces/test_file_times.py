@@ -12,9 +12,6 @@ from framework import build
 from framework.running import Inside
 
 HOUR = 3600.0
-#: Virtual seconds at rate 1 by which a file's time may lie behind the clock: two ticks of a kernel
-#: with HZ=100.
-TICK = 0.02
 DATES = [None, "2038-01-19", "1999-12-31T23:00:00Z"]
 
 
@@ -51,10 +48,11 @@ def test_a_young_file_shows_half_its_age_where_the_hosts_date_is_to_come(tmp_pat
         assert line["mtime"] == calls[0]["mtime"], line["call"]
 
 
-def check_is_new(line, rate: float):
-    """Checks that a file's times are those at which it was changed, to a tick of the kernel."""
+def check_is_new(line):
+    """Checks that a file's times are those at which it was changed, to a tick of the kernel: not
+    earlier than the clock of its ticks just before."""
     for which in ("mtime", "ctime"):
-        assert -TICK * max(1.0, rate) <= line[which] <= line["after"], line.data
+        assert 0 <= line[which] <= line["after"], line.data
 
 
 @pytest.mark.parametrize("rate", ["1", "10", "1/10"])
@@ -64,13 +62,13 @@ def test_what_changes_inside_is_new(tmp_path, at, rate):
     fresh = files(tmp_path, at=at, rate=rate).lines(ev="fresh")
     assert len(fresh) == 8
     for line in fresh:
-        check_is_new(line, {"1": 1, "10": 10, "1/10": 0.1}[rate])
+        check_is_new(line)
 
 
 @pytest.mark.parametrize(("rate", "nap"), [("10", 5.0), ("1/10", 0.1)])
 def test_what_was_changed_inside_ages_at_the_rate(tmp_path, rate, nap):
     aged = files(tmp_path, rate=rate, nap=nap).line(ev="fresh", how="aged")
-    check_is_new(aged, 10 if rate == "10" else 0.1)
+    check_is_new(aged)
     assert aged["now"] >= aged["after"] + nap
 
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 from framework import oracle
 from framework.build import PROGRAMS
+from framework.oracle import HostNoise
 from framework.running import Inside
 
 PROGRAM = PROGRAMS / "faces" / "proc_files.py"
@@ -26,23 +27,31 @@ def inside(what: str, rate: str, seconds: float, options: tuple[str, ...] = ()) 
         return running.succeed(timeout=60)
 
 
+def check_columns(event: dict, rate: float, scale: float, noise: HostNoise) -> None:
+    """Checks the columns, which are of `scale` seconds for each second of the host's, against the
+    uptime around the looks at them and against the CPU time within. A CPU that stands still counts
+    no ticks."""
+    slack, lost = TICKS * scale + 0.02, noise.slack * scale
+    least, most = (event[name] * scale / rate for name in ("least", "most"))
+    assert least * 0.9 - slack - lost <= event["elapsed"] <= most * 1.1 + slack
+    assert event["busy"] >= event["own"] * 0.9 - slack - lost
+
+
 @pytest.mark.parametrize("rate", RATES)
 def test_the_cpu_columns_pass_as_the_uptime_does(rate):
     """As in top and vmstat: shares of the difference between two reads of one descriptor."""
-    event = inside("stat", rate, SPIN).line(ev="stat")
-    slack = TICKS * oracle.ratio(rate) + 0.02
-    assert event["elapsed"] == pytest.approx(event["uptime"], rel=0.1, abs=slack)
-    assert event["busy"] >= event["own"] * 0.9 - slack
+    with HostNoise() as noise:
+        event = inside("stat", rate, SPIN).line(ev="stat")
+    check_columns(event.data, oracle.ratio(rate), oracle.ratio(rate), noise)
     assert event["pread_is_later"]
     assert event["opened"]
 
 
 def test_the_cpu_columns_are_the_hosts_where_cpu_clocks_are():
     rate = "10"
-    event = inside("stat", rate, SPIN, ("--cpu-clocks", "real")).line(ev="stat")
-    slack = TICKS + 0.02
-    assert event["elapsed"] == pytest.approx(event["uptime"] / 10, rel=0.1, abs=slack)
-    assert event["busy"] >= event["own"] * 0.9 - slack
+    with HostNoise() as noise:
+        event = inside("stat", rate, SPIN, ("--cpu-clocks", "real")).line(ev="stat")
+    check_columns(event.data, oracle.ratio(rate), 1, noise)
 
 
 @pytest.mark.parametrize("rate", RATES)
@@ -52,15 +61,17 @@ def test_schedstat_agrees_with_the_cpu_clock_by_every_name(rate):
         assert event["before"] <= event["run"] <= event["after"], event.data
         assert event["count"] >= 1
     child = running.line(ev="child")
-    # The kernel's text lacks the CPU time since the last tick, and has that spent after the
-    # question.
-    assert child["run"] == pytest.approx(child["used"], abs=0.05 * oracle.ratio(rate))
+    # The kernel's text lacks the CPU time since the last tick, and has that spent since the child
+    # looked: no more than time has passed.
+    off = 0.05 * oracle.ratio(rate)
+    assert child["used"] - off <= child["run"] <= child["used"] + child["since"] + off
 
 
 @pytest.mark.parametrize("rate", RATES)
 def test_a_tasks_cpu_time_is_what_times_tells(rate):
     event = inside("task", rate, 0.3).line(ev="task")
-    assert event["stat"] == pytest.approx(event["times"], abs=TICKS * oracle.ratio(rate) + 0.03)
+    off = TICKS * oracle.ratio(rate) + 0.03
+    assert event["before"] - off <= event["stat"] <= event["after"] + off
     assert event["name"] == "a) 1 2 (\n3"
     assert event["number_of_words"] == 50
 
@@ -89,8 +100,10 @@ def test_a_start_is_told_in_virtual_time(rate, options):
     tick = 0.01 * oracle.ratio(rate) + 0.01
     assert event["began"] - tick <= event["start"] <= event["made"] + tick
     late = event["made"] - event["began"] + tick
-    # ps cuts the uptime and the start to whole seconds.
-    assert event["wall"] - late - 2 <= event["lstart"] <= event["wall"] + late + 2
+    # ps cuts the uptime and the start to whole seconds. It reads the two clocks one after the
+    # other, between the question and its answer.
+    off = late + 2 + event["answered"] - event["asked"]
+    assert event["wall"] - off <= event["lstart"] <= event["wall"] + off
     # ps reads the uptime at some time between the question and its answer.
     assert event["asked"] - late - 2 <= event["age"] <= event["answered"] + late + 2
     assert event["same"]

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from framework import build, lorentz, oracle
+from framework.experiments import until
 from framework.running import Inside, Native
 
 MONOTONIC, BOOTTIME = 10 * 86_400, 20 * 86_400
@@ -144,6 +145,8 @@ def test_a_change_finds_the_waits_of_a_time_namespace(family, cases):
     command = [*entered(), build.c(f"waits/{family}"), str(nominal * 10**9), *names]
     with Inside(*command, rate="1") as inside:
         inside.wait_for(len(names), ev="ready")
+        kind = "timers" if family == "timers" else "waits"
+        until(lambda: inside.time()[kind] >= len(names), f"all {kind}")
         inside.dilate("2")
         inside.leap(f"{nominal // 2}s")
         time.sleep(0.3)

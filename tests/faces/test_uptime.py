@@ -9,6 +9,8 @@ from framework import build, oracle
 from framework.running import Inside
 
 YEAR = 365 * 86400
+#: Seconds by which figures of hundredths and thousandths are rounded.
+GRAIN = 0.02
 
 
 @pytest.mark.parametrize(
@@ -29,13 +31,14 @@ def test_all_faces_of_the_uptime_agree(rate, options):
     with Inside(build.c("faces/uptime"), str(nap), rate=rate, options=options) as inside:
         inside.succeed()
         event = inside.line(ev="uptime")
-    slack = 0.05 * number + 0.02
+    first, last = event["boot"] - GRAIN, event["until"] + GRAIN
     for face in ("open", "openat", "stdio"):
-        assert event[face] == pytest.approx(event["boot"], abs=slack), face
+        assert first <= event[face] <= last, face
     # sysinfo rounds up to whole seconds, /proc/stat's btime to either side.
-    assert event["boot"] - slack <= event["sysinfo"] <= event["boot"] + 1 + slack
-    assert event["btime"] == pytest.approx(event["real"] - event["boot"], abs=1.5 + slack)
-    assert event["start"] <= event["boot"] + slack
+    assert first <= event["sysinfo"] <= last + 1
+    assert event["real"] - event["by"] - 1.5 - GRAIN <= event["btime"]
+    assert event["btime"] <= event["real"] - event["boot"] + 1.5 + GRAIN
+    assert event["start"] <= last
     if "--boottime" in options:
         assert event["boot"] - YEAR == pytest.approx(
             time.clock_gettime(time.CLOCK_BOOTTIME), abs=10 * number
@@ -47,5 +50,6 @@ def test_the_uptime_passes_at_the_rate():
     with Inside("/bin/sh", "-c", command, rate="100") as inside:
         inside.succeed()
         first, last = (float(line.split()[0]) for line in inside.stdout.splitlines())
-        assert inside.ended_at - inside.started_at < 5
-    assert 50 <= last - first < 100
+        took = inside.ended_at - inside.started_at
+    assert took < 5
+    assert 50 <= last - first <= 100 * took + GRAIN

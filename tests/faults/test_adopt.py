@@ -77,6 +77,11 @@ def traced(pid: int) -> bool:
     return any(found)
 
 
+def asleep(inside: Inside) -> list[int]:
+    """The processes of a container that sleep."""
+    return [pid for pid in inside.shown()["pids"] if processes.state(pid) == "S"]
+
+
 # The gains of an adoption
 
 
@@ -180,7 +185,8 @@ def interrupted(threads: bool) -> waits.Results:
         assert inside.lines(ev="done") == [], "the adoption came too late"
         inside.wait_for(count, timeout=LENGTH + 10, ev="done")
         complaint = f"{inside.stdout[-800:]}\n{inside.stderr[-800:]}"
-        return waits.Results(waits.collect(inside), noise.slack, complaint)
+        collected = waits.collect(inside)
+    return waits.Results(collected, noise.slack, complaint)
 
 
 @pytest.mark.parametrize("threads", [False, True], ids=["process", "thread"])
@@ -201,7 +207,7 @@ def test_a_wait_without_a_timeout_goes_on():
     """No call returns EINTR."""
     with Inside(build.c("faults/untimed"), rate="1", stdin=True) as inside:
         ready = {line["case"] for line in inside.wait_for(16, ev="ready")}
-        time.sleep(0.3)
+        points.until(lambda: len(asleep(inside)) == len(ready) + 2)
         inside.kill_monitor()
         assert len(adopt(inside)) == len(ready) + 2
         time.sleep(0.5)
@@ -275,6 +281,7 @@ def test_a_stopped_process_stays_stopped():
         os.kill(pid, signal.SIGSTOP)
         inside.kill_monitor()
         assert adopt(inside) == [pid]
+        points.until(lambda: processes.state(pid) == "T")
         time.sleep(0.1)
         assert processes.state(pid) == "T"
         os.kill(pid, signal.SIGCONT)
@@ -327,7 +334,7 @@ def test_a_program_with_a_filter_of_its_own():
         assert adopt(inside) == [pid]
         assert not any("seccomp" in name for name in files(pid))
         ended = inside.line(ev="seccomp")
-        assert ended["ret"] == 0 and ended["slept"] in oracle.own(3, 1, noise.slack)
+    assert ended["ret"] == 0 and ended["slept"] in oracle.own(3, 1, noise.slack)
 
 
 def test_an_attached_process():

@@ -66,7 +66,7 @@ def test_the_last_writer_wins():
     """After a storm of two writers, a single change determines the clock."""
     errors: list[str] = []
     with Inside("sleep", "100000000", rate="1") as inside:
-        time.sleep(0.3)
+        inside.wait_until_shown()
         writers = [threading.Thread(target=writer, args=(inside, seed, errors)) for seed in (3, 4)]
         for thread in writers:
             thread.start()

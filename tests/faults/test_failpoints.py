@@ -92,7 +92,8 @@ def test_a_controller_that_is_killed_leaves_its_change_whole_or_not_at_all(place
             controller.kill()
             if place.made:
                 ended = inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0].at
-                assert ended - killed <= HEALED + noise.slack
+        if place.made:
+            assert ended - killed <= HEALED + noise.slack
         controller.wait(timeout=AT_ONCE)
         assert done(inside, "sleep 1000000", who=2)["ret"] == 0
         now = done(inside, "date", who=2)["ret"]
@@ -199,8 +200,9 @@ def test_a_change_is_put_off_until_all_timers_follow():
     """On a busy machine a process follows late: until then the clock goes on as before."""
     with points(rate="10") as inside:
         inside.line(ev="ready")
-        tell(inside, "do ticks 400")
-        time.sleep(0.1)
+        # Four seconds of real time at this rate.
+        tell(inside, "do ticks 4000")
+        until(lambda: inside.time()["timers"] > 0)
         inside.points.arm("HoldExtended")
         inside.points.arm("TimerHeld")
         controller = inside.begin("dilate", "--rate", "1")
@@ -209,8 +211,8 @@ def test_a_change_is_put_off_until_all_timers_follow():
         inside.points.release("TimerHeld")
         inside.points.release("HoldExtended")
         assert controller.wait(timeout=AT_ONCE) == 0
-        assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0, "came early"
         assert inside.time()["rate"] == "1"
+        no_beat_was_early(inside)
 
 
 def test_a_timer_that_is_set_while_a_slower_rate_is_about_to_begin_is_not_early():
@@ -234,8 +236,8 @@ def test_a_timer_that_is_set_while_a_slower_rate_is_about_to_begin_is_not_early(
 def test_an_expiry_in_the_midst_of_setting_a_timer_is_counted_once():
     with points(rate="1") as inside:
         inside.line(ev="ready")
-        tell(inside, "do ticks 60")
-        time.sleep(0.1)
+        tell(inside, "do ticks 400")
+        until(lambda: inside.time()["timers"] > 0)
         inside.points.arm("TimerQueried")
         controller = inside.begin("dilate", "--rate", "2")
         inside.points.wait("TimerQueried")
@@ -248,12 +250,14 @@ def test_an_expiry_in_the_midst_of_setting_a_timer_is_counted_once():
 def test_a_process_that_is_stopped_does_not_put_a_change_off_for_ever():
     with points(rate="10") as inside:
         pid = inside.line(ev="ready")["pid"]
-        tell(inside, "do ticks 400")
-        time.sleep(0.1)
+        # Four seconds of real time at this rate.
+        tell(inside, "do ticks 4000")
+        until(lambda: inside.time()["timers"] > 0)
         os.kill(pid, signal.SIGSTOP)
         verb(inside, "dilate", inside.name, "--rate", "1")
         assert inside.time()["rate"] == "1"
         os.kill(pid, signal.SIGCONT)
+        verb(inside, "dilate", inside.name, "--rate", "50")
         inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)
 
 
@@ -422,6 +426,7 @@ def test_a_container_that_ends_during_a_change(words):
 def test_a_program_that_ends_before_its_unfreeze_returns_has_been_unfrozen():
     """It was started frozen, and ends at once."""
     with Faulty("true", options=["--frozen"]) as inside:
+        inside.wait_until_shown()
         inside.points.arm("AfterNotify")
         controller = inside.begin("unfreeze")
         inside.points.wait("AfterNotify")

@@ -100,7 +100,7 @@ def test_a_frozen_container_is_frozen_again_by_the_next_adoption(place):
     needs.feature("cgroup-freeze")
     with points() as inside:
         inside.line(ev="ready")
-        tell(inside, "do sleep 1000000000")
+        tell(inside, "do sleep 4000000000")
         wait_until_it_waits(inside)
         inside.freeze()
         before = inside.time()["monotonic_ns"]

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from framework import build, lorentz
+from framework import build, lorentz, points, processes
 from framework.oracle import HostNoise
 from framework.running import Inside, Native
 
@@ -44,8 +44,8 @@ def test_a_wait_without_a_place_follows_by_itself():
         nap = [str(build.c("waits/sleep")), str(LONG), "nanosleep"]
         command = [*lorentz.session.command(), "exec", inside.name, "--", *nap]
         with HostNoise() as noise, Native(command, env=lorentz.session.environment()) as more:
-            more.line(ev="ready")
-            time.sleep(0.2)
+            pid = more.line(ev="ready")["pid"]
+            points.until(lambda: processes.state(pid) == "S")
             inside.freeze()
             time.sleep(0.2)
             inside.unfreeze()
@@ -93,7 +93,7 @@ def test_a_change_returns_when_all_have_followed():
     """At most after a tenth of a second: so long it waits for a stopped process."""
     with Inside(build.c("waits/sleep"), str(LONG), "nanosleep", rate="1") as inside:
         inside.line(ev="ready")
-        time.sleep(0.2)
+        points.until(lambda: inside.time()["waits"] == 1)
         pid = inside.shown()["pids"][-1]  # the others wait for it
         quick = min(seconds_of(inside, "1s") for _ in range(5))
         os.kill(pid, signal.SIGSTOP)

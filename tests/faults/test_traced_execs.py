@@ -6,22 +6,26 @@ from __future__ import annotations
 import pytest
 from framework import build
 from framework.failpoints import Faulty
-from framework.points import execute
+from framework.points import execute, until
 from framework.running import Native
 
 EXECS = """echo '{"ev":"ready"}'; read line; exec /bin/echo '{"ev":"ran"}'"""
 
 
-def execute_while_traced(name: str, real_ms: int) -> Faulty:
+def execute_while_traced(name: str, *real_ms: str) -> Faulty:
     """Lets a program execute another, and a process called `name` trace it from the moment at which
-    the monitor has been notified."""
+    the monitor has been notified: for so long, or until something has been refused."""
     with Faulty("/bin/sh", "-c", EXECS, rate="1", stdin=True) as inside:
         inside.line(ev="ready")
         [pid] = inside.programs()
         execute(inside, "ExecNotified")
-        with Native([build.c("faults/tracer"), name, str(pid), str(real_ms)]) as tracer:
+        command = [build.c("faults/tracer"), name, str(pid), *real_ms]
+        with Native(command, stdin=True) as tracer:
             tracer.line(ev="traces")
             inside.points.release("ExecNotified")
+            if not real_ms:
+                until(lambda: inside.stderr)
+            tracer.close_stdin()
             inside.status = inside.finish(timeout=20)
             tracer.finish()
     return inside
@@ -30,12 +34,12 @@ def execute_while_traced(name: str, real_ms: int) -> Faulty:
 @pytest.mark.parametrize("name", ["lorentz", "lorentz-adopt"])
 def test_an_exec_waits_for_another_process_of_lorentz(name):
     """An adoption and a checkpoint seize each thread for a moment."""
-    inside = execute_while_traced(name, 500)
+    inside = execute_while_traced(name, "500")
     assert inside.status == 0, inside.stderr
     assert inside.lines(ev="ran") and not inside.stderr
 
 
 def test_an_exec_is_refused_while_a_debugger_traces():
-    inside = execute_while_traced("gdb", 500)
+    inside = execute_while_traced("gdb")
     assert inside.status == 126
     assert "it is traced (strace or gdb inside)" in inside.stderr

@@ -62,10 +62,14 @@ class Ring:
         return head + "".join(nodes) + "  links:\n" + "".join(links)
 
     def ask(self, router: int, command: str) -> str:
-        """Returns BIRD's answer to a command at its control socket."""
+        """Returns BIRD's answer to a command at its control socket; an empty one if BIRD does not
+        listen there yet."""
         with socket.socket(socket.AF_UNIX) as stream:
             stream.settimeout(60)
-            stream.connect(str(self.folder / f"n{router}.ctl"))
+            try:
+                stream.connect(str(self.folder / f"n{router}.ctl"))
+            except (FileNotFoundError, ConnectionRefusedError):
+                return ""
             lines = stream.makefile("rw")
             answer = [lines.readline()]
             lines.write(f"{command}\n")
@@ -80,8 +84,6 @@ class Ring:
     def routes(self, router: int) -> dict[str, tuple[float, str]]:
         """Returns, for each router's address, the time at which the route there was learned, in
         virtual seconds since the start, and its interface."""
-        if not (self.folder / f"n{router}.ctl").exists():
-            return {}
         route = re.compile(
             r"(10\.255\.\d+\.\d+)/32 +unicast \[ospf1 ([\d.]+)\].*\n.*(?:via \S+ on|dev) (\S+)"
         )

@@ -97,6 +97,8 @@ class Running:
     def end(self) -> None:
         """Ends every process of this run that is left."""
         processes.kill_tagged(self._tag)
+        # In the midst of an exec it has no environment, and so no tag.
+        self.process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=5)
         if self.process.stdin:

@@ -24,6 +24,9 @@ SETTLE = 0.3
 AT_ONCE = 0.75
 #: Length of a wait, virtual seconds; no wait lasts that long in real time.
 LONG = 100.0
+#: Length of a wait at rate 1, s. All cases have begun, and the clock has been changed, before one
+#: of them ends.
+SHORT = 3.0
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,10 @@ class Scenario:
 
     def __init__(self, nominal: float, rate: str, threads: bool) -> None:
         lines = []
-        self.count = 0
+        self.cases = [case for case in LIVE if case.threads or not threads]
+        self.count = len(self.cases)
         for family in FAMILIES:
-            cases = [c for c in LIVE if c.family == family and (c.threads or not threads)]
-            self.count += len(cases)
+            cases = [case for case in self.cases if case.family == family]
             command = waits.command(family, "dynamic", nominal, cases, threads)
             lines.append(" ".join(map(str, command)) + " &")
         self.inside = Inside("/bin/sh", "-c", "\n".join([*lines, "wait"]), rate=rate)
@@ -78,6 +81,15 @@ class Scenario:
 
     def mark(self, name: str) -> None:
         self.marks[name] = time.monotonic()
+
+    def await_ends(self, cases: list[Case], patience: float) -> None:
+        """Waits until these cases have ended; gives up silently after `patience`."""
+        names = {case.name for case in cases}
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if names <= {line["case"] for line in self.inside.lines(ev="done")}:
+                break
+            time.sleep(0.01)
 
     def outcome(self, patience: float) -> Outcome:
         waits.gather(self.inside, self.count, patience)
@@ -130,10 +142,10 @@ def test_a_wait_ends_sooner_when_time_is_sped_up(case, threads):
 
 @functools.cache
 def slowed_down(threads: bool) -> Outcome:
-    """20 virtual seconds at rate 20, then rate 10."""
-    with Scenario(20, "20", threads) as scenario:
+    """60 virtual seconds at rate 20, then rate 10."""
+    with Scenario(60, "20", threads) as scenario:
         scenario.do("dilate", "dilate", "--rate", "10")
-        return scenario.outcome(patience=7)
+        return scenario.outcome(patience=11)
 
 
 @parametrized(LIVE)
@@ -141,9 +153,9 @@ def test_a_wait_ends_later_when_time_is_slowed_down(case, threads):
     outcome = slowed_down(threads)
     result = outcome.of(case)
     check_ok(case, outcome)
-    check_own(case, outcome, 20, 20)
+    check_own(case, outcome, 60, 20)
     before = outcome.marks["dilate"] - result.started.at
-    expect = before + (20 - 20 * before) / 10
+    expect = before + (60 - 20 * before) / 10
     change = outcome.marks["dilate-done"] - outcome.marks["dilate"]
     assert expect - change - outcome.slack - 0.05 * expect <= result.real
     assert result.real <= (1 + waits.late(case)) * expect + change + outcome.slack + 0.05
@@ -154,12 +166,12 @@ def test_a_wait_ends_later_when_time_is_slowed_down(case, threads):
 
 @functools.cache
 def frozen(threads: bool) -> Outcome:
-    """1 virtual second, with 1.2 real seconds of standstill in its midst."""
-    with Scenario(1, "1", threads) as scenario:
+    """A short wait, with a standstill in its midst that is longer."""
+    with Scenario(SHORT, "1", threads) as scenario:
         scenario.do("freeze", "freeze")
-        time.sleep(1.2)
+        time.sleep(SHORT + 0.2)
         scenario.do("unfreeze", "unfreeze")
-        return scenario.outcome(patience=6)
+        return scenario.outcome(patience=SHORT + 5)
 
 
 @parametrized(LIVE)
@@ -167,12 +179,12 @@ def test_no_wait_ends_while_time_stands_still(case, threads):
     outcome = frozen(threads)
     result = outcome.of(case)
     check_ok(case, outcome)
-    check_own(case, outcome, 1, 1)
+    check_own(case, outcome, SHORT, 1)
     assert result.ended.at > outcome.marks["unfreeze"]
     still = outcome.marks["unfreeze"] - outcome.marks["freeze-done"]
-    assert result.real >= 1 + still - outcome.slack
+    assert result.real >= SHORT + still - outcome.slack
     whole = outcome.marks["unfreeze-done"] - outcome.marks["freeze"]
-    assert result.real <= 1 + waits.late(case) + whole + outcome.slack + 0.05
+    assert result.real <= SHORT * (1 + waits.late(case)) + whole + outcome.slack + 0.05
 
 
 # -------------------------------------------------------------------------------------------- leap
@@ -238,10 +250,11 @@ def test_a_step_forward_reaches_absolute_waits_on_the_wall_clock_alone(case, thr
 
 @functools.cache
 def stepped_back(threads: bool) -> Outcome:
-    """1 virtual second; a step back by an hour; then, when others have ended, one forward."""
-    with Scenario(1, "1", threads) as scenario:
+    """A short wait; a step back by an hour; then, when others have ended, one forward."""
+    with Scenario(SHORT, "1", threads) as scenario:
         scenario.do("back", "step", "--by=-1h")
-        time.sleep(1.5)
+        others = [case for case in scenario.cases if case.step in ("stays", "cancels")]
+        scenario.await_ends(others, patience=SHORT + 5)
         scenario.do("forth", "step", "--by", "1h")
         return scenario.outcome(patience=5)
 
@@ -259,5 +272,5 @@ def test_a_step_back_delays_absolute_waits_on_the_wall_clock_alone(case, threads
         assert result.ended.at > outcome.marks["forth"], "ended although the wall clock is behind"
         assert result.ended.at - outcome.marks["forth-done"] < AT_ONCE + outcome.slack
     else:
-        check_own(case, outcome, 1, 1)
+        check_own(case, outcome, SHORT, 1)
         assert result.ended.at < outcome.marks["forth"], "delayed by the step"

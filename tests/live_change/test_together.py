@@ -80,8 +80,10 @@ def test_a_frozen_container_runs_nothing():
         time.sleep(0.5)
         assert processes.cpu_ticks(pid) == first
         inside.unfreeze()
-        time.sleep(0.3)
-        assert processes.cpu_ticks(pid) > first
+        deadline = time.monotonic() + 10
+        while processes.cpu_ticks(pid) == first:
+            assert time.monotonic() < deadline, "it does not go on"
+            time.sleep(0.02)
         inside.close_stdin()
         inside.succeed()
 
@@ -92,13 +94,16 @@ def test_a_second_freeze_waits_for_nothing():
     with Inside("sleep", "1000") as inside:
         inside.wait_until_shown()
         inside.freeze()
-        taken = []
+        taken, command = [], []
         for _ in range(5):
             begun = time.monotonic()
             inside.freeze()
             taken.append(time.monotonic() - begun)
+            inside.time()
+            command.append(time.monotonic() - begun - taken[-1])
         inside.unfreeze()
-    assert min(taken) < 0.09
+    # A command that only reads shows how long this machine needs to start one.
+    assert min(taken) < min(command) + 0.05
 
 
 def test_time_stands_still_where_it_was_frozen():
@@ -107,24 +112,27 @@ def test_time_stands_still_where_it_was_frozen():
         inside.line(ev="ready")
         for _ in range(3):
             inside.freeze()
-            time.sleep(0.4)
+            time.sleep(1.5)
             inside.unfreeze()
             time.sleep(0.05)
         inside.close_stdin()
         inside.succeed()
         seen = inside.line(ev="hammer")
     assert seen["backwards"] == 0
-    assert seen["widest"] < 0.3, "time went on while it stood still"
+    # The machine may have delayed a thread between two readings, but not for so long.
+    assert seen["widest"] < 1.3, "time went on while it stood still"
 
 
 def test_a_container_that_starts_frozen_starts_when_unfrozen():
     with Inside(build.c("process/probe"), "0", options=["--frozen"], at="2038-01-19") as inside:
         time.sleep(0.7)
         assert inside.lines(ev="probe") == []
+        begun = time.monotonic()
         inside.unfreeze()
-        real = inside.line(ev="probe")["real"]
+        probe = inside.line(ev="probe")
         inside.succeed()
-    assert 0 <= real - epoch("2038-01-19") < 0.6, "time went on while it stood still"
+    passed = probe["real"] - epoch("2038-01-19")
+    assert 0 <= passed <= probe.at - begun, "time went on while it stood still"
 
 
 def test_one_more_command_lives_on_the_same_clock():
@@ -135,11 +143,11 @@ def test_one_more_command_lives_on_the_same_clock():
         probe = lorentz.call("exec", inside.name, str(build.c("process/probe")), str(10**9))
         assert probe.returncode == 0, probe.stderr
         assert '"ev":"probe"' in probe.stdout
-        before = inside.lines(ev="now")[-1]["mono"]
+        before = inside.time()["monotonic_ns"]
         again = lorentz.call("exec", inside.name, str(build.c("clocks/clocks")), "now")
         assert '"ev":"now"' in again.stdout
         mono = int(again.stdout.split('"mono":')[1].split(",")[0])
-        assert 0 <= mono - before < 40 * 10**9
+        assert before <= mono <= inside.time()["monotonic_ns"]
 
 
 def test_the_exit_status_of_exec_is_the_commands():

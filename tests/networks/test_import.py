@@ -213,14 +213,16 @@ def test_the_network_of_imunes_carries_packets():
 
 def test_the_network_of_kathara_carries_packets():
     with Scenario(SCENARIOS / "kathara", "two lans") as lab:
-        assert len(lab.ping("pc1", "10.6.0.2", count=2)) == 2
+        for _ in range(2):
+            assert len(lab.ping("pc1", "10.6.0.2", count=1)) == 1
 
 
 def test_the_network_of_containerlab_carries_packets():
     with Scenario(SCENARIOS / "edge.clab.yml", "edge") as lab:
         assert lab.run("left", "cat", "/etc/hostname") == "left, by containerlab\n"
         lab.run("right", "ip", "addr", "add", "192.168.7.2/24", "dev", "eth1")
-        assert len(lab.ping("left", "192.168.7.2", count=2)) == 2
+        for _ in range(2):
+            assert len(lab.ping("left", "192.168.7.2", count=1)) == 1
 
 
 CORE = "<scenario>\n<devices>\n<device id='1' name='a' type='x'/>\n</devices>\n{}\n</scenario>\n"

@@ -7,7 +7,7 @@ import json
 import time
 
 import pytest
-from framework import lorentz, needs
+from framework import lorentz, needs, oracle
 from framework.networks import Capture, Lab, pair
 
 pytestmark = pytest.mark.long
@@ -88,7 +88,8 @@ def test_a_link_is_changed_while_it_is_saturated():
 def test_a_queue_marks_packets_of_those_who_understand_it(discipline, understands):
     ect = 0b10
     queue = f"queue: {{packets: 400, discipline: {discipline}, ecn: true}}"
-    with Lab(pair("rate: 20mbit", "delay: 10ms", queue)) as lab:
+    # At this TDF the sender is far faster than the link, even if it is interrupted.
+    with Lab("tdf: 10\n" + pair("rate: 20mbit", "delay: 10ms", queue)) as lab:
         lab.learn()
         # They fit into the queue, and stay there for up to 0.2 s.
         lab.send("a", "10.0.0.2", 390, 1400, tos=ect if understands else 0)
@@ -125,7 +126,8 @@ def test_a_cut_link_has_no_carrier_and_loses_what_was_on_its_way():
         for node in "ab":
             lab.wait_until(lambda node=node: carrier(lab, node) == "0", "no carrier")
         lab.set("a:eth0", "--up", "--delay", "0", "--both")
-        lab.wait_until(lambda: carrier(lab, "a") == "1", "carrier")
+        for node in "ab":
+            lab.wait_until(lambda node=node: carrier(lab, node) == "1", "carrier")
         assert lab.ping("a", "10.0.0.2", 2)
 
 
@@ -181,7 +183,7 @@ def test_tcp_goes_on_after_a_freeze_as_if_nothing_had_been(stands: int):
     )
     size = 2_000_000
     client = f"import socket;c=socket.create_connection(('10.0.0.2',7000));c.sendall(bytes({size}))"
-    with Lab(pair("rate: 10mbit", "delay: 5ms")) as lab:
+    with Lab(pair("rate: 10mbit", "delay: 5ms")) as lab, oracle.HostNoise() as noise:
         server = lab.start("b", "python3", "-c", code)
         assert server.stdout.readline() == "ready\n"
         lab.start("a", "python3", "-c", client)
@@ -194,4 +196,4 @@ def test_tcp_goes_on_after_a_freeze_as_if_nothing_had_been(stands: int):
         got, digest, seconds = server.communicate(timeout=60)[0].split()
     assert (int(got), digest) == (size, hashlib.md5(bytes(size)).hexdigest())
     # 1.6 s of the link's time, and none of the freeze; generous for a busy machine.
-    assert 1.6 <= float(seconds) < 4.5
+    assert 1.6 <= float(seconds) < 4.5 + noise.slack, noise.worst

@@ -6,13 +6,13 @@ from __future__ import annotations
 import time
 
 import pytest
-from framework import lorentz
+from framework import lorentz, oracle
 from framework.networks import Capture, Lab, pair
 
 #: Ethernet, IP and UDP headers.
 HEADERS = 14 + 20 + 8
 MS = 1_000_000
-#: Time that a loaded machine may add to a round trip, real ms.
+#: Time that a loaded machine may add to a round trip, besides its measured noise, real ms.
 SLOW = 400
 
 
@@ -39,10 +39,11 @@ def test_rate_and_delay_are_exact_to_the_nanosecond(tdf):
 def test_ping_sees_the_delay_by_its_own_clock(tdf):
     with Lab(f"tdf: {tdf}\n" + pair("delay: 25ms")) as lab:
         lab.learn()
-        times = lab.ping("a", "10.0.0.2", 3, 0.1)
-    assert len(times) == 3
+        with oracle.HostNoise() as noise:
+            # ping waits for its last reply no longer than for the others: one request each.
+            times = [lab.ping("a", "10.0.0.2", 1)[0] for _ in range(3)]
     assert min(times) >= 50
-    assert min(times) <= 50 + SLOW / float(tdf)
+    assert min(times) <= 50 + (SLOW + 1000 * noise.slack) / float(tdf), noise.worst
 
 
 def test_directions_differ():
@@ -136,4 +137,10 @@ schedule:
             return since > 4
 
         lab.wait_until(is_over, "four virtual seconds")
+        for node in "ab":
+            lab.wait_until(lambda node=node: has_carrier(lab, node), "carrier")
         assert lab.ping("a", "10.0.0.2", 2)
+
+
+def has_carrier(lab: Lab, node: str) -> bool:
+    return "NO-CARRIER" not in lab.run(node, "ip", "link", "show", "eth0")

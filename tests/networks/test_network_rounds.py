@@ -144,7 +144,13 @@ schedule:
             return since > 4
 
         lab.wait_until(is_over, "four virtual seconds")
+        for node in "ab":
+            lab.wait_until(lambda node=node: has_carrier(lab, node), "carrier")
         assert lab.ping("a", "10.0.0.2", 2)
+
+
+def has_carrier(lab: Lab, node: str) -> bool:
+    return "NO-CARRIER" not in lab.run(node, "ip", "link", "show", "eth0")
 
 
 def test_a_change_of_a_link_comes_between_rounds():
@@ -241,6 +247,7 @@ def test_a_node_with_a_date_of_its_own():
     with Lab(f"{ROUNDS}at: 2030-01-01T00:00:00Z\n{topology}") as lab:
         assert [lab.run(node, "date", "+%Y").strip() for node in "ab"] == ["2038", "2030"]
         lorentz.ok("freeze", lab.name)
+        lab.wait_until(lambda: lab.status()["state"] == "frozen", "all nodes to stand")
         stood = [lorentz.json_of("time", lab.container(node))["monotonic_ns"] for node in "ab"]
         assert stood[0] == stood[1]
 

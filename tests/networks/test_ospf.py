@@ -14,6 +14,12 @@ pytestmark = pytest.mark.long
 COUNT = 9
 
 
+def two_pings(lab: Lab) -> list[float]:
+    """Round-trip times from n0 to n1, ms. ping waits for its last reply no longer than for the
+    others: one request each."""
+    return [lab.ping("n0", own_address(1), 1)[0] for _ in range(2)]
+
+
 @pytest.mark.parametrize("pace", ["rate: 2", "tdf: 2"])
 def test_routers_learn_all_routes_and_go_the_other_way_after_a_cut(pace: str, tmp_path: Path):
     needs.tool("bird")
@@ -24,7 +30,7 @@ def test_routers_learn_all_routes_and_go_the_other_way_after_a_cut(pace: str, tm
         # Hellos come every 10 virtual seconds; 40 without one mean that the neighbour is dead.
         assert ring.declared_dead() == []
         assert ring.routes(0)[own_address(1)][1] == "eth0"
-        assert len(lab.ping("n0", own_address(1), 2)) == 2
+        assert len(two_pings(lab)) == 2
 
         cut = lab.status()["virtual_ns"] / 1e9
         lab.set("n0:eth0", "--down")
@@ -34,5 +40,5 @@ def test_routers_learn_all_routes_and_go_the_other_way_after_a_cut(pace: str, tm
         assert ring.settled() > cut
         assert ring.declared_dead() == []
         # Around the ring, and back.
-        around = lab.ping("n0", own_address(1), 2)
-    assert len(around) == 2 and min(around) >= 2 * 5 * (COUNT - 1)
+        around = two_pings(lab)
+    assert min(around) >= 2 * 5 * (COUNT - 1)

@@ -156,8 +156,9 @@ def test_a_scenario_of_core_moves_by_its_script():
         lab.wait_until(is_over, "the end of the walk")
         assert True in seen
         assert lab.status()["positions"]["swimmer"] == [100, 50]
-        times = lab.ping("tower", "10.0.0.3", 2)
-        assert len(times) == 2 and min(times) >= 8
+        # ping waits for its last reply no longer than for the others: one request each.
+        times = [lab.ping("tower", "10.0.0.3", 1)[0] for _ in range(2)]
+        assert min(times) >= 8
 
 
 def test_the_import_of_a_wlan():

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from framework import lorentz
+from framework import lorentz, processes
 from framework.build import c
+from framework.experiments import until
 from framework.running import Inside
 
 #: In a script of `outer_shell`: the beginning of a command in virtual time.
@@ -195,12 +196,14 @@ def read_until(fd: int, word: str, timeout: float) -> str:
 
 def test_job_control_stops_and_continues_the_program():
     """SIGSTOP and SIGCONT to the program itself: it stops, and its sleep goes on afterwards."""
-    with Inside(c("process/probe"), str(2 * 10**9), rate="2") as inside:
+    with Inside(c("process/probe"), str(6 * 10**9), rate="2") as inside:
+        inside.wait_until_shown()
+        until(lambda: inside.time()["waits"] == 1, "the sleep")
+        (pid,) = inside.shown()["pids"]
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: processes.state(pid) == "T", "the stop")
         time.sleep(0.3)
-        pids = inside.shown()["pids"]
-        assert pids
-        os.kill(pids[0], signal.SIGSTOP)
-        time.sleep(0.3)
-        os.kill(pids[0], signal.SIGCONT)
+        assert processes.state(pid) == "T"
+        os.kill(pid, signal.SIGCONT)
         inside.succeed()
-        assert inside.line(ev="probe")["slept"] >= 2
+        assert inside.line(ev="probe")["slept"] >= 6

@@ -19,15 +19,15 @@ NAP = 0.5  # virtual seconds that the probe sleeps
 PROBE = str(round(NAP * 1e9))
 
 
-def probe(running: Inside) -> dict:
+def probe(running: Inside, noise: HostNoise) -> dict:
     """Returns the probe's output, which must be virtual: the date, by vDSO and raw, and its
-    sleep."""
+    sleep, for which `noise` must have ended."""
     event = running.line(ev="probe").data
     for clock in ("real", "real_raw"):
         passed = event[clock] - oracle.epoch(AT)
         assert 0 <= passed < 1000, f"{clock}: not at {AT} but {passed} s from it"
     assert event["slept"] >= NAP
-    assert event["slept"] <= NAP + 0.15 * 10 + 1
+    assert event["slept"] <= NAP + 0.15 * 10 + 1 + 10 * noise.slack
     return event
 
 
@@ -49,9 +49,9 @@ def test_a_program_started_inside_is_inside(how, flavour):
     command = [build.c("process/tree"), how, build.c("process/probe", flavour), PROBE, "3"]
     with Native(command) as native:
         expect = native.finish()
-    with Inside(*command, rate=RATE, at=AT) as inside:
+    with HostNoise() as noise, Inside(*command, rate=RATE, at=AT) as inside:
         status = inside.finish()
-        event = probe(inside)
+    event = probe(inside, noise)
     assert status == expect
     same_but_time(event, native.line(ev="probe").data)
     if native.lines(ev="tree"):
@@ -80,13 +80,13 @@ def test_an_exec_that_fails_fails_as_natively(how):
     command = [build.c("process/tree"), how, build.c("process/probe"), PROBE]
     with Native(command) as native:
         native.succeed()
-    with Inside(*command, rate=RATE) as inside:
+    with HostNoise() as noise, Inside(*command, rate=RATE) as inside:
         inside.succeed()
     event, expect = inside.line(ev="tree").data, native.line(ev="tree").data
     assert (event["status"], event["err"]) == (expect["status"], expect["err"])
     assert event["err"] in (errno.ENOENT, errno.EACCES, errno.EFAULT, errno.ENOEXEC)
     if "slept" in event:
-        assert 0.1 <= event["slept"] <= 0.1 + 0.15 * 10
+        assert 0.1 <= event["slept"] <= 0.1 + 0.15 * 10 + 10 * noise.slack
 
 
 @pytest.mark.parametrize("flavour", C_FLAVOURS)
@@ -101,9 +101,10 @@ def test_a_script_and_a_script_of_a_script(tmp_path, flavour, depth):
         script.write_text(f"#!/bin/sh\nexec ./script{level - 1}\n")
         script.chmod(0o755)
         program = script
-    with Inside(f"./{program.name}", rate=RATE, at=AT, cwd=tmp_path) as inside:
+    words = {"rate": RATE, "at": AT, "cwd": tmp_path}
+    with HostNoise() as noise, Inside(f"./{program.name}", **words) as inside:
         assert inside.finish() == 5
-        probe(inside)
+    probe(inside, noise)
 
 
 def test_a_program_with_a_relative_interpreter(tmp_path):
@@ -112,15 +113,16 @@ def test_a_program_with_a_relative_interpreter(tmp_path):
     script = tmp_path / "script"
     script.write_text(f"#!./my-sh\nexec {build.c('process/probe')} {PROBE} 0\n")
     script.chmod(0o755)
-    with Inside("./script", rate=RATE, at=AT, cwd=tmp_path) as inside:
+    with HostNoise() as noise, Inside("./script", rate=RATE, at=AT, cwd=tmp_path) as inside:
         inside.succeed()
-        probe(inside)
+    probe(inside, noise)
 
 
 def test_an_empty_environment_changes_nothing():
-    with Inside("env", "-i", build.c("process/probe"), PROBE, rate=RATE, at=AT) as inside:
+    command = ["env", "-i", build.c("process/probe"), PROBE]
+    with HostNoise() as noise, Inside(*command, rate=RATE, at=AT) as inside:
         inside.succeed()
-        assert probe(inside)["envs"] == 0
+    assert probe(inside, noise)["envs"] == 0
 
 
 def test_the_environment_is_passed_on_as_it_is():
@@ -183,9 +185,10 @@ def test_many_threads():
 
 @pytest.mark.parametrize("flavour", C_FLAVOURS)
 def test_the_program_itself_in_every_flavour(flavour):
-    with Inside(build.c("process/probe", flavour), PROBE, rate=RATE, at=AT) as inside:
+    command = [build.c("process/probe", flavour), PROBE]
+    with HostNoise() as noise, Inside(*command, rate=RATE, at=AT) as inside:
         inside.succeed()
-        probe(inside)
+    probe(inside, noise)
 
 
 @pytest.mark.parametrize("setuid", [False, True], ids=["plain", "setuid"])
@@ -198,12 +201,13 @@ def test_a_setuid_program_lives_in_virtual_time_or_is_refused(tmp_path_factory, 
     program = folder / "probe"
     shutil.copy2(build.c("process/probe", "static"), program)
     program.chmod(0o4755 if setuid else 0o755)
-    with Inside(program, PROBE, rate=RATE, at=AT, unprivileged=True) as inside:
+    how = {"rate": RATE, "at": AT, "unprivileged": True}
+    with HostNoise() as noise, Inside(program, PROBE, **how) as inside:
         status = inside.finish()
-        if inside.lines(ev="probe"):
-            event = probe(inside)
-            assert event["uid"] == lorentz.NOBODY
-            return
+    if inside.lines(ev="probe"):
+        event = probe(inside, noise)
+        assert event["uid"] == lorentz.NOBODY
+        return
     assert setuid, inside.stderr
     assert status != 0
     assert inside.stderr.strip()
@@ -220,13 +224,13 @@ def test_roots_setuid_programs_keep_their_rights(tmp_path):
     command = [*lorentz.as_nobody(), str(program), PROBE]
     with Native(command) as native:
         native.succeed()
-    with Inside(*command, rate=RATE, at=AT) as inside:
+    with HostNoise() as noise, Inside(*command, rate=RATE, at=AT) as inside:
         status = inside.finish()
-        if inside.lines(ev="probe"):
-            assert probe(inside)["euid"] == native.line(ev="probe")["euid"]
-        else:
-            assert status != 0
-            assert inside.stderr.strip()
+    if inside.lines(ev="probe"):
+        assert probe(inside, noise)["euid"] == native.line(ev="probe")["euid"]
+    else:
+        assert status != 0
+        assert inside.stderr.strip()
 
 
 def test_a_32_bit_program_is_refused_or_virtual():

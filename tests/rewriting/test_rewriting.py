@@ -5,6 +5,8 @@ Natively, rewritten and with `--no-rewrite` a program sees the same.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from framework import build, lorentz, real
 from framework.build import C_FLAVOURS
@@ -69,7 +71,7 @@ def test_time_says_how_many_sites_are_rewritten(way):
     flags = ["--no-rewrite"] if way == "trapped" else []
     with Inside(real.python(), "-c", text, options=["--offset", "1d", *flags]) as program:
         program.wait_until_shown()
-        (pid,) = lorentz.shown(program.name)["pids"]
+        (pid,) = program.programs()
 
         def sites() -> int:
             (found,) = lorentz.json_of("time", program.name)["rewritten"]
@@ -79,5 +81,9 @@ def test_time_says_how_many_sites_are_rewritten(way):
         if way == "rewritten":
             until(sites, "a call site is rewritten")
         found = sites()
-        assert f"call sites  {found} rewritten, process {pid}" in lorentz.ok("time", str(pid))
+        text = lorentz.ok("time", str(pid))
+        told = re.search(rf"call sites  (\d+) rewritten, process {pid}", text)
+        assert told, text
+        # A second site may be rewritten meanwhile.
+        assert found <= int(told[1]) <= sites()
         assert (found > 0) == (way == "rewritten")

@@ -48,18 +48,20 @@ def natively_too(name: str) -> None:
 @pytest.mark.parametrize("rate", ["1", "10", "1/2"])
 @pytest.mark.parametrize("mode", ["", "-x", "-s", "-r"])
 def test_cyclictest_wakes_when_it_should(rate, mode):
-    """200 wake-ups, 5 virtual ms apart, in two threads: none early, none lost. By clock_nanosleep,
-    by POSIX timers (-x), by nanosleep and itimers (-s), by relative sleeps (-r)."""
+    """Wake-ups 5 virtual ms apart, for two real seconds, in two threads: none early, none lost. By
+    clock_nanosleep, by POSIX timers (-x), by nanosleep and itimers (-s), by relative sleeps (-r).
+    """
     root()
-    command = [tool("cyclictest"), "-q", "-l", "200", "-i", "5000", "-t", "2", "-d", "0"]
+    wakes = round(400 * oracle.ratio(rate))
+    command = [tool("cyclictest"), "-q", "-l", str(wakes), "-i", "5000", "-t", "2", "-d", "0"]
     command += [mode] if mode else []
-    with Inside(*command, rate=rate) as inside:
+    with oracle.HostNoise() as noise, Inside(*command, rate=rate) as inside:
         inside.succeed(timeout=30)
         took = inside.ended_at - inside.started_at
     threads = re.findall(r"C:\s*(\d+) Min:\s*(-?\d+) Act:.*Max:\s*(-?\d+)", inside.stdout)
     assert len(threads) == 2, inside.stdout
     for cycles, least, most in threads:
-        assert int(cycles) >= 100, "the other thread ended the run long before"
+        assert int(cycles) >= wakes / 2, "the other thread ended the run long before"
         assert int(least) >= 0, "woken early"
-        assert int(most) < 5_000_000
-    assert took >= 190 * 0.005 / oracle.ratio(rate)
+        assert int(most) < 5_000_000 + noise.slack * oracle.ratio(rate) * 1e6
+    assert took >= 0.95 * wakes * 0.005 / oracle.ratio(rate)

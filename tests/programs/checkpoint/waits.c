@@ -5,7 +5,9 @@
  *
  * prints {"ev":"ready"} when all wait, and for each {"ev":"done","kind":...,"elapsed":seconds,"err":errno} by its own CLOCK_MONOTONIC.
  * Repeating timers print how far they have been from their phase, as a distance that three expiries in a row have at least:
- * {"ev":"phase","kind":...,"late":seconds,"count":n}. A machine that is late is late with one of them, a wrong phase with all.
+ * {"ev":"phase","kind":...,"late":seconds,"count":n,"early":n,"lost":n}. A machine that is late is late with one of them, a wrong
+ * phase with all. `count` is at least the number of expiries in SECONDS. `early` is how often it was more than the clock says,
+ * `lost` how many it was short of by the clock, three times in a row.
  */
 #include "../lt.h"
 #include <linux/futex.h>
@@ -174,19 +176,30 @@ static void *run(void *data)
 	return NULL;
 }
 
+static lt_ns greater(lt_ns one, lt_ns other) { return one > other ? one : other; }
+
+static lt_ns least(const lt_ns three[3])
+{
+	lt_ns found = three[0] < three[1] ? three[0] : three[1];
+	return three[2] < found ? three[2] : found;
+}
+
 /* `next` waits for the timer and returns the number of expiries since the last: more than one after a pause of the machine. */
 static void phase(const char *kind, lt_ns begun, int (*next)(void *), void *data)
 {
-	lt_ns late = 0, off[3] = { 0 };
-	int count = 0, waits = 0;
-	while (lt_now(CLOCK_MONOTONIC) < begun + nominal) {
+	lt_ns late = 0, lost = 0, off[3] = { 0 }, missing[3] = { 0 };
+	int count = 0, waits = 0, early = 0;
+	while (count < nominal / PERIOD) {
 		count += next(data);
-		off[waits++ % 3] = (lt_now(CLOCK_MONOTONIC) - begun) % PERIOD;
-		lt_ns least = off[0] < off[1] ? off[0] : off[1];
-		least = off[2] < least ? off[2] : least;
-		late = least > late ? least : late;
+		lt_ns passed = lt_now(CLOCK_MONOTONIC) - begun;
+		off[waits % 3] = passed % PERIOD;
+		missing[waits++ % 3] = passed / PERIOD - count;
+		early += passed / PERIOD < count;
+		late = greater(late, least(off));
+		lost = greater(lost, least(missing));
 	}
-	lt_emit("phase", ",\"kind\":\"%s\",\"late\":%.9f,\"count\":%d", kind, late / 1e9, count);
+	lt_emit("phase", ",\"kind\":\"%s\",\"late\":%.9f,\"count\":%d,\"early\":%d,\"lost\":%lld", kind, late / 1e9, count, early,
+		lost);
 }
 
 static int next_fd(void *data)

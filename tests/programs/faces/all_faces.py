@@ -2,10 +2,11 @@
 
     all_faces.py NAP     seconds between the two looks; half of them are spent computing
 
-A face is one of five kinds. A `date` is the wall clock now, s. A `span` is the seconds between the
-looks, with any zero; `cpu` is the same for CPU time. A `ratio` is the face's gain divided by that
-of the clock, or of the length of a wait. A `standing` one does not change. A face that this machine
-cannot read gives the reason.
+A face is one of six kinds. A `date` is the wall clock now, s. A `span` is the seconds between the
+looks, with any zero; `cpu` is the same for CPU time. By the clock the looks are between `least` and
+`most` seconds apart. A `ratio` is the face's gain divided by that of the clock, a `wait` the length
+of a wait divided by the length asked for. A `standing` one does not change. A face that this
+machine cannot read gives the reason.
 """
 
 from __future__ import annotations
@@ -310,6 +311,7 @@ def emit(name: str, tells: str, **fields: object) -> None:
 
 
 def now() -> tuple[float, float]:
+    """The clock, and this process's CPU time."""
     return time.clock_gettime(time.CLOCK_MONOTONIC), time.process_time()
 
 
@@ -318,18 +320,19 @@ def main() -> None:
     for name, tells, look in FACES:
         looks = look()
         try:
-            begun.append((name, tells, looks, next(looks), now()))
+            begun.append((name, tells, looks, now(), next(looks), now()))
         except Exception as error:  # noqa: BLE001 - whatever keeps it from being read
             emit(name, tells, **why(error))
     nap(float(sys.argv[1]))
-    for name, tells, looks, before, (since, used) in begun:
+    for name, tells, looks, first, before, second in begun:
         try:
-            value, (until, cpu) = next(looks), now()
+            third, value, last = now(), next(looks), now()
         except Exception as error:  # noqa: BLE001
             emit(name, tells, **why(error))
         else:
-            passed = {"passed": value - before, "of": until - since, "of_cpu": cpu - used}
-            emit(name, tells, value=value, **passed)
+            clock = 1 if tells == "cpu" else 0
+            least, most = third[clock] - second[clock], last[clock] - first[clock]
+            emit(name, tells, value=value, passed=value - before, least=least, most=most)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 /*
  * CPU time by its many faces, spun up in this process.
- *     cpu spin NS        spin until the process's CPU clock has gained NS; then every face of it
+ *     cpu spin NS        spin until the process's CPU clock has gained NS; then every face of it. By that clock each face
+ *                        spans "least" seconds or more, and no more than "most"; times()'s return value spans from
+ *                        "least_wall" to "wall" by CLOCK_MONOTONIC
  *     cpu child NS       the same in a child, read as RUSAGE_CHILDREN, wait4 and times
  *     cpu timer NS       ITIMER_PROF, ITIMER_VIRTUAL and a CPU-clock POSIX timer, one after the other
- *     cpu idle NS        sleep NS: times()'s return value moves with the clock
+ *     cpu idle NS        sleep NS: times()'s return value moves with the clock; the bounds as above
  */
 #include "../lt.h"
 #include <sys/times.h>
@@ -34,7 +36,8 @@ static double raw_cpu(void)
 static void do_spin(lt_ns ns)
 {
 	double wall = cpu(CLOCK_MONOTONIC), p = cpu(CLOCK_PROCESS_CPUTIME_ID), u = usage(RUSAGE_SELF),
-	       t = cpu(CLOCK_THREAD_CPUTIME_ID), raw = raw_cpu(), c = (double)clock() / CLOCKS_PER_SEC;
+	       t = cpu(CLOCK_THREAD_CPUTIME_ID), raw = raw_cpu(), c = (double)clock() / CLOCKS_PER_SEC,
+	       least, most, least_wall;
 	double hz = (double)sysconf(_SC_CLK_TCK);
 	clockid_t own;
 	struct tms a, b;
@@ -42,14 +45,22 @@ static void do_spin(lt_ns ns)
 	LT_CHECK(clock_getcpuclockid(0, &own) == 0);
 	double o = cpu(own);
 	w0 = times(&a);
+	least_wall = cpu(CLOCK_MONOTONIC), least = cpu(CLOCK_PROCESS_CPUTIME_ID);
 	spin(ns);
+	least = cpu(CLOCK_PROCESS_CPUTIME_ID) - least, least_wall = cpu(CLOCK_MONOTONIC) - least_wall;
 	w1 = times(&b);
-	lt_emit("cpu", ",\"wall\":%.6f,\"process\":%.6f,\"thread\":%.6f,\"raw\":%.6f,\"own\":%.6f,"
-		"\"rusage\":%.6f,\"tms\":%.6f,\"clock\":%.6f,\"times_wall\":%.6f",
-		cpu(CLOCK_MONOTONIC) - wall, cpu(CLOCK_PROCESS_CPUTIME_ID) - p,
-		cpu(CLOCK_THREAD_CPUTIME_ID) - t, raw_cpu() - raw, cpu(own) - o, usage(RUSAGE_SELF) - u,
-		(double)(b.tms_utime + b.tms_stime - a.tms_utime - a.tms_stime) / hz,
-		(double)clock() / CLOCKS_PER_SEC - c, (double)(w1 - w0) / hz);
+	t = cpu(CLOCK_THREAD_CPUTIME_ID) - t;
+	raw = raw_cpu() - raw;
+	o = cpu(own) - o;
+	u = usage(RUSAGE_SELF) - u;
+	c = (double)clock() / CLOCKS_PER_SEC - c;
+	most = cpu(CLOCK_PROCESS_CPUTIME_ID) - p;
+	wall = cpu(CLOCK_MONOTONIC) - wall;
+	lt_emit("cpu", ",\"wall\":%.6f,\"least_wall\":%.6f,\"least\":%.6f,\"most\":%.6f,\"thread\":%.6f,"
+		"\"raw\":%.6f,\"own\":%.6f,\"rusage\":%.6f,\"tms\":%.6f,\"clock\":%.6f,\"times_wall\":%.6f",
+		wall, least_wall, least, most, t, raw, o, u,
+		(double)(b.tms_utime + b.tms_stime - a.tms_utime - a.tms_stime) / hz, c,
+		(double)(w1 - w0) / hz);
 }
 
 static void do_child(lt_ns ns)
@@ -112,12 +123,15 @@ static void do_idle(lt_ns ns)
 {
 	double hz = (double)sysconf(_SC_CLK_TCK), p = cpu(CLOCK_PROCESS_CPUTIME_ID);
 	struct tms t;
+	lt_ns first = lt_now(CLOCK_MONOTONIC);
 	clock_t w = times(&t);
-	lt_ns wall = lt_now(CLOCK_MONOTONIC);
+	lt_ns second = lt_now(CLOCK_MONOTONIC);
 	lt_sleep(ns);
-	lt_emit("cpu", ",\"wall\":%.6f,\"process\":%.6f,\"times_wall\":%.6f",
-		lt_sec(lt_now(CLOCK_MONOTONIC) - wall), cpu(CLOCK_PROCESS_CPUTIME_ID) - p,
-		(double)(times(&t) - w) / hz);
+	lt_ns third = lt_now(CLOCK_MONOTONIC);
+	w = times(&t) - w;
+	lt_ns last = lt_now(CLOCK_MONOTONIC);
+	lt_emit("cpu", ",\"wall\":%.6f,\"least_wall\":%.6f,\"process\":%.6f,\"times_wall\":%.6f",
+		lt_sec(last - first), lt_sec(third - second), cpu(CLOCK_PROCESS_CPUTIME_ID) - p, (double)w / hz);
 }
 
 int main(int argc, char **argv)

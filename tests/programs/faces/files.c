@@ -2,7 +2,8 @@
  * File times. `files DIR` works in DIR and prints
  *   {"ev":"times","call":"stat","mtime":ns,...}    for each call of the stat family, of DIR/old
  *   {"ev":"fresh","how":"create","mtime":s,...}    what was just created, written, touched: its mtime and ctime, and the
- *                                                  clock just after that and now, all since just before that
+ *                                                  clock just after that and now, all since the kernel's
+ *                                                  coarse clock just before that
  *   {"ev":"explicit","how":"utimensat","same":1}   times set by hand read back as they were set
  * ages are CLOCK_REALTIME minus the file's time, in seconds.
  */
@@ -47,7 +48,7 @@ static struct stat get(const char *path)
 static void fresh(const char *how, const char *path, lt_ns before, lt_ns after)
 {
 	struct stat s = get(path);
-	lt_emit("fresh", ",\"how\":\"%s\",\"mtime\":%.6f,\"ctime\":%.6f,\"after\":%.6f,\"now\":%.6f",
+	lt_emit("fresh", ",\"how\":\"%s\",\"mtime\":%.9f,\"ctime\":%.9f,\"after\":%.9f,\"now\":%.9f",
 		how, lt_sec(ns_of(s.st_mtim) - before), lt_sec(ns_of(s.st_ctim) - before),
 		lt_sec(after - before), lt_sec(lt_now(CLOCK_REALTIME) - before));
 }
@@ -106,12 +107,12 @@ int main(int argc, char **argv)
 	if (!access("old", F_OK))
 		every_stat("old");
 
-	lt_ns before = lt_now(CLOCK_REALTIME);
+	lt_ns before = lt_now(CLOCK_REALTIME_COARSE);
 	LT_CHECK((fd = open(f, O_CREAT | O_TRUNC | O_RDWR, 0644)) >= 0);
 	fresh("create", f, before, lt_now(CLOCK_REALTIME));
 #define FRESH(how, change) do { \
 		LT_CHECK(utimensat(AT_FDCWD, f, both, 0) == 0); \
-		before = lt_now(CLOCK_REALTIME); \
+		before = lt_now(CLOCK_REALTIME_COARSE); \
 		LT_CHECK(change); \
 		fresh(how, f, before, lt_now(CLOCK_REALTIME)); \
 	} while (0)
@@ -137,7 +138,7 @@ int main(int argc, char **argv)
 	lt_emit("explicit", ",\"how\":\"utimensat omit\",\"same\":%d,\"err\":0,\"off\":0",
 		ns_of(s.st_atim) == t && ns_of(s.st_mtim) == 77 * LT_SEC);
 	lt_sleep(argc > 2 ? atoll(argv[2]) : 0);
-	before = lt_now(CLOCK_REALTIME);
+	before = lt_now(CLOCK_REALTIME_COARSE);
 	utimensat(AT_FDCWD, f, NULL, 0);
 	lt_ns after = lt_now(CLOCK_REALTIME);
 	lt_sleep(argc > 2 ? atoll(argv[2]) : 0);

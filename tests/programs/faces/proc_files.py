@@ -45,23 +45,29 @@ def own_cpu() -> float:
 
 
 def stat(seconds: str) -> None:
-    """Measures a span by the columns of /proc/stat, by the uptime and by its own CPU time."""
+    """Measures a span by the columns of /proc/stat, by the uptime within it and around it, and by
+    its own CPU time within it."""
     processors = sum(line[:3] == "cpu" for line in text("/proc/stat").splitlines()) - 1
     fd = os.open("/proc/stat", os.O_RDONLY)
-    before = columns(os.read(fd, 1 << 16).decode()), uptime(), own_cpu()
+    first = uptime()
+    before = columns(os.read(fd, 1 << 16).decode())
+    second, own = uptime(), own_cpu()
     spin(float(seconds))
+    own, third = own_cpu() - own, uptime()
     os.lseek(fd, 0, os.SEEK_SET)
-    after = columns(os.read(fd, 1 << 16).decode()), uptime(), own_cpu()
-    passed = [new - old for old, new in zip(before[0], after[0], strict=True)]
+    after = columns(os.read(fd, 1 << 16).decode())
+    last = uptime()
+    passed = [new - old for old, new in zip(before, after, strict=True)]
     pread = columns(os.pread(fd, 1 << 16, 0).decode())
     emit(
         "stat",
         elapsed=sum(passed) / TICK / processors,
         busy=(sum(passed) - passed[3] - passed[4]) / TICK,
-        uptime=after[1] - before[1],
-        own=after[2] - before[2],
-        pread_is_later=sum(pread) >= sum(after[0]),
-        opened=columns(text("/proc/stat")) >= before[0],
+        least=third - second,
+        most=last - first,
+        own=own,
+        pread_is_later=sum(pread) >= sum(after),
+        opened=columns(text("/proc/stat")) >= before,
     )
 
 
@@ -93,15 +99,17 @@ def sched(seconds: str) -> None:
     child = subprocess.Popen(
         [sys.executable, __file__, "used", seconds], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    used = json.loads(child.stdout.readline())["cpu"]
-    emit("child", run=int(text(f"/proc/{child.pid}/schedstat").split()[0]) / 1e9, used=used)
+    asked = json.loads(child.stdout.readline())
+    run = int(text(f"/proc/{child.pid}/schedstat").split()[0]) / 1e9
+    emit("child", run=run, used=asked["cpu"], since=time.monotonic() - asked["at"])
     child.communicate()
 
 
 def used(seconds: str) -> None:
-    """A child that prints its CPU time and waits."""
+    """A child that prints the time and its CPU time, and waits."""
     spin(float(seconds))
-    emit("used", cpu=time.process_time())
+    at = time.monotonic()
+    emit("used", at=at, cpu=time.process_time())
     sys.stdin.read()
 
 
@@ -117,11 +125,14 @@ def task(seconds: str) -> None:
     child = subprocess.Popen(["sleep", "1000000000"])
     made = time.clock_gettime(time.CLOCK_BOOTTIME)
     spin(float(seconds))
+    before = sum(os.times()[:2])
     words = fields("/proc/self/stat")
+    after = sum(os.times()[:2])
     emit(
         "task",
         stat=(int(words[11]) + int(words[12])) / TICK,
-        times=sum(os.times()[:2]),
+        before=before,
+        after=after,
         name=text("/proc/self/stat").split("(", 1)[1].rsplit(")", 1)[0],
         number_of_words=len(words),
     )
@@ -195,8 +206,9 @@ def control(kind: str, number: int, command: int, buffer: object) -> None:
 def ipc(seconds: str) -> None:
     """The times of System V objects, by /proc/sysvipc and by IPC_STAT, a while after they came."""
     libc.shmat.restype = ctypes.c_void_p
+    coarse = 5  # CLOCK_REALTIME_COARSE: the kernel takes the times from it
     for kind, (make, places, offsets) in IPC.items():
-        before = time.time()
+        before = time.clock_gettime(coarse)
         number = make()
         if kind == "shm":
             libc.shmat(number, None, 0)

@@ -1,6 +1,6 @@
 """Waits with a timeout that the kernel keeps: of sockets, terminals, keys, processor time.
 
-Each face is a `ratio`: the length of the wait by the program's clock, over the length asked for.
+Each face is a `wait`: the length of the wait by the program's clock, over the length asked for.
 For timeouts in real time it is the inverse. All wait at once, each in a thread of its own.
 """
 
@@ -39,7 +39,7 @@ def wait(name: str) -> Callable:
     def note(function: Callable[[], float]) -> Callable:
         WAITS[name] = function
 
-        @face(name, "ratio")
+        @face(name, "wait")
         def looks() -> Iterator[float]:
             found = ratios()[name].result()
             yield found

@@ -1,4 +1,7 @@
-/* The uptime by its faces: CLOCK_BOOTTIME, sysinfo, /proc/uptime read in several ways, btime. */
+/*
+ * The uptime by its faces: sysinfo, /proc/uptime read in several ways, btime; and CLOCK_BOOTTIME before ("boot") and after
+ * ("until") all of them. "real" is CLOCK_REALTIME between "boot" and "by".
+ */
 #include "../lt.h"
 #include <sys/sysinfo.h>
 
@@ -51,12 +54,15 @@ int main(int argc, char **argv)
 	struct sysinfo si;
 	if (argc > 1)
 		lt_sleep(atoll(argv[1]));
+	lt_ns boot = lt_now(CLOCK_BOOTTIME), real = lt_now(CLOCK_REALTIME), by = lt_now(CLOCK_BOOTTIME);
 	LT_CHECK(sysinfo(&si) == 0);
-	lt_emit("uptime", ",\"boot\":%.3f,\"real\":%.3f,\"sysinfo\":%ld,\"open\":%.3f,\"openat\":%.3f,"
-		"\"stdio\":%.3f,\"btime\":%lld,\"start\":%.3f", lt_sec(lt_now(CLOCK_BOOTTIME)),
-		lt_sec(lt_now(CLOCK_REALTIME)), si.uptime,
-		by_fd((int)syscall(SYS_open, "/proc/uptime", O_RDONLY)),
-		by_fd((int)syscall(SYS_openat, AT_FDCWD, "/proc/uptime", O_RDONLY)), by_stdio(), btime(),
-		starttime());
+	double open_ = by_fd((int)syscall(SYS_open, "/proc/uptime", O_RDONLY));
+	double openat_ = by_fd((int)syscall(SYS_openat, AT_FDCWD, "/proc/uptime", O_RDONLY));
+	double stdio = by_stdio(), start = starttime();
+	long long booted = btime();
+	lt_emit("uptime", ",\"boot\":%.3f,\"real\":%.3f,\"by\":%.3f,\"sysinfo\":%ld,\"open\":%.3f,"
+		"\"openat\":%.3f,\"stdio\":%.3f,\"btime\":%lld,\"start\":%.3f,\"until\":%.3f", lt_sec(boot),
+		lt_sec(real), lt_sec(by), si.uptime, open_, openat_, stdio, booted, start,
+		lt_sec(lt_now(CLOCK_BOOTTIME)));
 	return 0;
 }

@@ -268,6 +268,27 @@ static void sleeping(void)
 	     pointers(refused, 1), olds);
 }
 
+/*
+ * alarm returns what is left of the alarm before, rounded to whole seconds. Where that is what the clock lets be left,
+ * the seconds are told for which the alarm was set.
+ */
+static void alarms(void)
+{
+	const struct arg *at = LIST(N(0), N(86400), N(0), N(0xffffffff), UPPER(86400), N(0));
+	lt_ns set = 0, since = 0, by = 0;
+	for (; at->name; at++) {
+		errno = 0;
+		lt_ns before = lt_now(CLOCK_MONOTONIC);
+		long ret = syscall(SYS_alarm, at->value);
+		int err = errno;
+		lt_ns after = lt_now(CLOCK_MONOTONIC), left = ret * LT_SEC;
+		if (set && left >= set - (after - since) - LT_SEC / 2 && left <= set - (before - by) + LT_SEC / 2)
+			ret = set / LT_SEC;
+		tell("alarm", at->name, ret, err);
+		set = (lt_ns)(unsigned)at->value * LT_SEC, since = before, by = after;
+	}
+}
+
 static void interval_timers(void)
 {
 	const struct arg *which = LIST(N(-1), N(0), N(1), N(2), N(3), UPPER(0));
@@ -275,7 +296,7 @@ static void interval_timers(void)
 	/* SIGALRM never comes: a day, and at once back to none. */
 	GRID(setitimer, 0, which, values, LIST({ "null", 0 }, { "bad", 8 }, { "edge", -1 }));
 	GRID(setitimer, 0, LIST(N(0), N(1), N(2)), LIST({ "null", 0 }), LIST({ "null", 0 }));
-	GRID(alarm, 0, LIST(N(0), N(86400), N(0), N(0xffffffff), UPPER(86400), N(0)));
+	alarms();
 }
 
 static void timer_descriptors(void)
