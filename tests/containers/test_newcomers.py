@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from framework import build, lorentz, needs
 from framework.containers import Bundle, has_watch, rootfs, wait, wait_for_watch
+from framework.experiments import until
 from framework.running import Inside, Native
 
 #: The kernel holds a newcomer for 20 ms at most, one at a time on two processors. One that the
@@ -118,6 +120,9 @@ def test_one_that_cannot_be_brought_in_is_ended_with_a_word():
             with Native(command, stdin=True) as tracer:
                 tracer.line(ev="traces")
                 entering.close_stdin()
+                # A process that has been killed ends only when its tracer has let it go.
+                until(lambda: entering.stderr, "the word")
+                tracer.close_stdin()
                 assert entering.finish(timeout=20) == 128 + signal.SIGKILL
         assert "cannot be brought onto the container's clock" in entering.stderr
 
@@ -192,6 +197,13 @@ def test_an_attached_container_of_another_runtime_receives_them():
             outer.kill()
 
 
+def command_of(pid: int) -> str:
+    """The words of a process's command, each with a null behind it; "" if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
+
+
 def test_a_running_container_of_podman_is_attached_by_its_name(podman, tmp_path):
     """One of runc, under podman's seccomp profile; `podman exec` then enters its clock."""
     storage = f"--root {podman.folder}/storage --runroot {podman.folder}/run --runtime runc"
@@ -210,8 +222,7 @@ def test_a_running_container_of_podman_is_attached_by_its_name(podman, tmp_path)
         podman.call(*runc, "exec", "-d", name, "sleep", "4711")
         done = lorentz.call("attach", f"podman:{name}", "--at", AT, "--rate", "10", env=env)
         assert done.returncode == 0, done.stderr
-        commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in lorentz.shown(name)["pids"]]
-        assert "sleep\0004711\0" in commands
+        assert "sleep\0004711\0" in map(command_of, lorentz.shown(name)["pids"])
         wait_for_watch(name)
         wait(lambda: "2038" in podman.call("logs", name).stdout, "the container's own program")
         assert podman.call(*runc, "exec", name, "date", "+%Y").stdout == "2038\n"

@@ -107,6 +107,7 @@ fn values_over_a_stalled_link(method: Method, every: f64, length: f64) -> u64 {
         let model = Model { stalls, ..path(0.0, Interruptions::LONG, seed) };
         let (found, took) = estimate(model, method);
         let case = format!("{method}, {length} ns every {every} ns, {seed}: {found:?}, {took} s");
+        assert!(found.streams <= MAX_STREAMS, "{case}");
         match found.finding.bound {
             Bound::Value => {
                 let off = (found.finding.available.as_f64() / TRUTH - 1.0).abs();

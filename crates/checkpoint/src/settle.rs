@@ -1,5 +1,7 @@
 //! Waiting until all threads of a frozen container can be saved. CRIU can save neither a thread that the monitor traces at its exec,
-//! nor a process that the monitor has let go and that has not run the boot code, which has none of the shim's memory, nor a child of vfork, which shares its parent's memory, nor a thread with a forced signal on its way, which ends CRIU's calls in it.
+//! nor a child of vfork, which shares its parent's memory, nor a thread with a forced signal on its way, which ends CRIU's calls in it.
+//! A process that the monitor has let go and that has not run the boot code has none of the shim's memory: it could be saved, but not
+//! be brought back.
 
 use std::fs;
 use std::time::Duration;

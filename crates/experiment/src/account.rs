@@ -52,9 +52,9 @@ impl Account {
 
 /// Time for which a container had its processors in a slice of real length `took`, from a look before it and one after it.
 ///
-/// On one processor: if no task slept except once, at the end, the result is the time that all tasks ran. Else it is `took` less the time in which
-/// tasks waited for a processor. Tasks of one container also wait for each other. While one of them ran, the container had the
-/// processor; therefore the result is at least the time that all tasks ran, and at most `took`.
+/// On one processor: if no task slept except once, at the end, the result is the time that all tasks ran. Else it is `took` less the
+/// time in which tasks waited for a processor. Tasks of one container also wait for each other. While one of them ran, the container
+/// had the processor; therefore the result is at least the time that all tasks ran, and at most `took`.
 ///
 /// On several `processors`, the times that its tasks ran and waited count for as many processors as there are tasks. Nobody knows
 /// how many tasks there was work for; so the hypervisor's share of a slice is not seen there.
