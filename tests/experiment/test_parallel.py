@@ -38,7 +38,8 @@ def tasks(container: Inside, number: int) -> list[int]:
 @needs_two
 @pytest.mark.alone
 def test_two_tasks_get_two_processors_for_each_virtual_second():
-    """Beside a container that has one of them; TDFs as usual."""
+    """Beside a container that has one of them; TDFs as usual. The time for which the two waited for
+    each other counts as taken from them (docs/limits.md)."""
     with Experiment("--cpus", TWO) as experiment:
         both = experiment.run(*counters(2), tdf="2", parallel=2)
         single = experiment.run(*counters(1), tdf="1")
@@ -49,13 +50,14 @@ def test_two_tasks_get_two_processors_for_each_virtual_second():
         before = experiment.status()
         status = check_shares(experiment, shares, 0.6)
         assert [one["perceived_overshoot_ns"] for one in status["containers"]] == [0, 0]
-        # Wanted is counted for each processor: two at TDF 2 are four times one at TDF 1.
+        # Wanted is counted for each processor: two at TDF 2 are four times one at TDF 1. Each slice
+        # is longer by its overrun; counted once, the ratio would be 2 at most.
         wanted = {
             each.name: experiment.member(each, status)["cpu_wanted_ns"]
             - experiment.member(each, before)["cpu_wanted_ns"]
             for each in (both, single)
         }
-        assert 3 < wanted[both.name] / wanted[single.name] < 5
+        assert 2 < wanted[both.name] / wanted[single.name] < 5
 
 
 @needs_two
