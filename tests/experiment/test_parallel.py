@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from framework import build, lorentz
-from framework.experiments import Experiment, check_shares, is_there, numbers, until
+from framework.experiments import Experiment, check_shares, is_there, numbers, stolen, until
 from framework.lorentz import refusal
 from framework.running import Inside
 
@@ -38,8 +38,7 @@ def tasks(container: Inside, number: int) -> list[int]:
 @needs_two
 @pytest.mark.alone
 def test_two_tasks_get_two_processors_for_each_virtual_second():
-    """Beside a container that has one of them; TDFs as usual. The time for which the two waited for
-    each other counts as taken from them (docs/limits.md)."""
+    """Beside a container that has one of them; TDFs as usual."""
     with Experiment("--cpus", TWO) as experiment:
         both = experiment.run(*counters(2), tdf="2", parallel=2)
         single = experiment.run(*counters(1), tdf="1")
@@ -50,14 +49,31 @@ def test_two_tasks_get_two_processors_for_each_virtual_second():
         before = experiment.status()
         status = check_shares(experiment, shares, 0.6)
         assert [one["perceived_overshoot_ns"] for one in status["containers"]] == [0, 0]
-        # Wanted is counted for each processor: two at TDF 2 are four times one at TDF 1. Each slice
-        # is longer by its overrun; counted once, the ratio would be 2 at most.
+        # Wanted is counted for each processor: two at TDF 2 are four times one at TDF 1.
         wanted = {
             each.name: experiment.member(each, status)["cpu_wanted_ns"]
             - experiment.member(each, before)["cpu_wanted_ns"]
             for each in (both, single)
         }
-        assert 2 < wanted[both.name] / wanted[single.name] < 5
+        assert 3 < wanted[both.name] / wanted[single.name] < 5
+
+
+@needs_two
+@pytest.mark.alone
+def test_two_tasks_run_at_once():
+    """They have more than one processor in their slices: most of both. The worker that stops them
+    at the end of a slice shares these processors, and does not keep a task from stopping."""
+    with Experiment("--cpus", TWO) as experiment:
+        both = experiment.run(*counters(2), tdf="2", parallel=2)
+        tasks(both, 2)
+        experiment.synchronize()
+        experiment.start()
+        experiment.advance(0.01)
+        taken, before = stolen("cpu"), experiment.member(both)
+        experiment.advance(1)
+        after, taken = experiment.member(both), stolen("cpu") - taken
+    got, wanted = (after[key] - before[key] for key in ("cpu_got_ns", "cpu_wanted_ns"))
+    assert got + taken > 0.7 * wanted
 
 
 @needs_two

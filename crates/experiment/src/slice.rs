@@ -29,6 +29,10 @@ const ABANDONED_AFTER: Duration = Duration::from_millis(250);
 const TIMER_EXPIRY_TIME: Duration = Duration::from_micros(50);
 /// Length of a slice, real time, after which it may be broken off for another timeline's.
 const MAX_UNINTERRUPTED: Duration = Duration::from_millis(3);
+/// Time of looking without a pause for tasks to stop; most stop within it. Then the worker pauses after each look: a task may need
+/// that very processor to stop.
+const FREEZE_SPIN_TIME: Duration = Duration::from_micros(100);
+const FREEZE_PAUSE: Duration = Duration::from_micros(20);
 /// Time that tasks may take to stop. A task in an uninterruptible wait stops when it returns; its clock stands meanwhile.
 const FREEZE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -281,7 +285,11 @@ fn stop(container: &mut ExperimentContainer, end: VirtualInstant) -> Span {
     while stopping.elapsed() < FREEZE_TIMEOUT
         && container.cgroup.is_frozen().is_ok_and(|frozen| !frozen)
     {
-        std::hint::spin_loop();
+        if stopping.elapsed() < FREEZE_SPIN_TIME {
+            std::hint::spin_loop();
+        } else {
+            std::thread::sleep(FREEZE_PAUSE);
+        }
     }
     failpoint(container.clock.registry(), Failpoint::SliceStopped);
     let overrun = container.clock.since_limit();
