@@ -91,7 +91,7 @@ def test_verbs_in_the_wrong_state_are_refused():
 def test_run_ends_with_the_programs_status(words, status):
     with Bundle(words, rate="3") as bundle:
         assert bundle.call("run", bundle.id).returncode == status
-        wait(lambda: not traces(bundle), f"left: {traces(bundle)}")
+        assert not traces(bundle)
 
 
 def test_signals_for_run_reach_the_program():
@@ -117,7 +117,7 @@ def test_a_container_that_is_killed_from_outside_leaves_nothing_but_its_state():
         bundle.wait_until("stopped")
         lorentz.wait_until_gone(bundle.id)
         bundle.ok("delete", bundle.id)
-        wait(lambda: not traces(bundle), f"left: {traces(bundle)}")
+        assert not traces(bundle)
 
 
 @contextlib.contextmanager

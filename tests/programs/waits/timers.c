@@ -239,8 +239,10 @@ static void do_timer_overrun(struct lt *lt)
 	LT_READY(lt);
 	LT_CHECK(timer_settime(t, 0, &v, NULL) == 0);
 	lt_sleep(lt->nominal);
+	lt_ns slept = lt_now(CLOCK_MONOTONIC) - lt->t0;
 	LT_CALL(lt, sigwaitinfo(&s, &si));
-	lt_done(lt, ",\"fired\":%d,\"siginfo_fired\":%d", 1 + timer_getoverrun(t), 1 + si.si_overrun);
+	lt_done(lt, ",\"slept\":%.9f,\"fired\":%d,\"siginfo_fired\":%d", lt_sec(slept),
+		1 + timer_getoverrun(t), 1 + si.si_overrun);
 }
 
 static void do_timer_gettime(struct lt *lt)
@@ -320,8 +322,9 @@ static void do_fd_counts(struct lt *lt)
 	int fd = armed_fd(lt, CLOCK_MONOTONIC, 0, lt->nominal / 10);
 	uint64_t n;
 	lt_sleep(lt->nominal);
+	lt_ns slept = lt_now(CLOCK_MONOTONIC) - lt->t0;
 	LT_CALL(lt, read_fd(fd, &n));
-	lt_done(lt, ",\"fired\":%llu", (unsigned long long)n);
+	lt_done(lt, ",\"slept\":%.9f,\"fired\":%llu", lt_sec(slept), (unsigned long long)n);
 }
 
 static void do_fd_gettime(struct lt *lt)
