@@ -176,6 +176,15 @@ class Lab:
         text = self.run(node, needs.tool("ping"), "-c", count, "-i", gap, to)
         return [float(ms) for ms in re.findall(r"time=([\d.]+) ms", text)]
 
+    def has_carrier(self, node: str, interface: str = "eth0") -> bool:
+        return "NO-CARRIER" not in self.run(node, "ip", "link", "show", interface)
+
+    def wait_for_carrier(self, *nodes: str) -> None:
+        """Waits until eth0 of each node has carrier. The ends of a link get it one after the
+        other."""
+        for node in nodes:
+            self.wait_until(lambda node=node: self.has_carrier(node), f"carrier of {node}")
+
     def wait_until(self, good: object, what: str) -> None:
         deadline = time.monotonic() + TIMEOUT
         while not good():

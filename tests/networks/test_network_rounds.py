@@ -144,13 +144,8 @@ schedule:
             return since > 4
 
         lab.wait_until(is_over, "four virtual seconds")
-        for node in "ab":
-            lab.wait_until(lambda node=node: has_carrier(lab, node), "carrier")
+        lab.wait_for_carrier("a", "b")
         assert lab.ping("a", "10.0.0.2", 2)
-
-
-def has_carrier(lab: Lab, node: str) -> bool:
-    return "NO-CARRIER" not in lab.run(node, "ip", "link", "show", "eth0")
 
 
 def test_a_change_of_a_link_comes_between_rounds():
