@@ -1,0 +1,3 @@
+from bson.objectid import ObjectId
+
+print("the id of a document:", ObjectId())

@@ -1,0 +1,4 @@
+from twisted.internet import reactor, task
+
+task.LoopingCall(print, "tick").start(0.2)
+reactor.run()
