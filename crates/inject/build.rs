@@ -105,7 +105,15 @@ fn check(path: &Path) {
     bytes[E_TYPE] = ET_DYN;
     bytes[E_FLAGS] = 1;
     begin_at_zero(&mut bytes, base);
+    println!("cargo::rustc-env=LORENTZ_SHIM_CHECKSUM={}", checksum(&bytes));
     fs::write(path, bytes).expect("just read");
+}
+
+/// CRC-32 of the image, which tells builds of the shim apart. Computed here, because it takes a millisecond.
+fn checksum(bytes: &[u8]) -> u32 {
+    const POLYNOMIAL: u32 = 0xedb8_8320;
+    let step = |crc: u32, _| (crc >> 1) ^ (POLYNOMIAL * (crc & 1));
+    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }
 
 /// Subtracts `base` from the addresses in the program headers, the dynamic table and the symbols.

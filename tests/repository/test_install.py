@@ -1,6 +1,6 @@
 """`make install` and `make uninstall`: which files they put below a prefix, and remove.
 
-The files of target/release are stand-ins, so these tests need no build.
+The files of target/release are stand-ins, so most of these tests need no build.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from framework import lorentz, needs
 from framework.build import REPO
 
-COMMANDS = ("lorentz", "lorentz-runtime", "lorentz-cni", "lorentz-probe", "timekeeper")
+COMMANDS = (
+    *("lorentz", "lorentz-runtime", "lorentz-cni", "lorentz-probe", "lorentz-web"),
+    "timekeeper",
+)
 LIBRARIES = ("lorentz", "lorentz_timers")
 HEADERS = {
     "lorentz.h": "crates/ffi/include",
@@ -38,6 +42,38 @@ UTILITIES = (
     ),
 )
 PRELOAD = "liblorentz_timers_preload.so"
+PKG_CONFIG = {"lorentz": "ffi", "lorentz_timers": "timers", "timekeeper": "timekeeper"}
+#: A command line for the stand-ins, and the man pages that belong to it.
+INTERFACE = """\
+lorentz --help
+lorentz run
+lorentz run --at <TIME>
+lorentz run [COMMAND]...
+lorentz receive
+lorentz receive --json
+lorentz link
+lorentz link add
+lorentz web
+lorentz generate
+lorentz generate man
+lorentz generate man <DIR>
+"""
+VERBS = ("", "-run", "-link", "-link-add", "-web")
+OTHER_PAGES = {
+    "lorentz-runtime.8": "crates/runtime/man",
+    "lorentz-cni.8": "crates/cni/man",
+    "lorentz-probe.1": "crates/study/man",
+    "timekeeper.1": "crates/timekeeper/man",
+}
+COMPLETIONS = {
+    "share/bash-completion/completions/lorentz": "bash",
+    "share/zsh/site-functions/_lorentz": "zsh",
+    "share/fish/vendor_completions.d/lorentz.fish": "fish",
+}
+DOCUMENTATION = (
+    *("README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"),
+    *("docs/index.md", "docs/how-to/containers.md", "examples/service/service.py"),
+)
 
 #: Path below the prefix -> the file of the repository.
 FILES = {
@@ -48,15 +84,30 @@ FILES = {
     "lib/libtimekeeper.a": "target/release/libtimekeeper.a",
     "lib/libtimekeeper.so.1": "target/release/libtimekeeper.so",
     "lib/libtimekeeper.so.0": "target/release/libtimekeeper_float.so",
-    f"lib/{PRELOAD}": f"target/release/{PRELOAD}",
+    f"lib/lorentz/{PRELOAD}": f"target/release/{PRELOAD}",
+    **{
+        f"share/man/man1/lorentz{verb}.1": f"target/release/generated/man/lorentz{verb}.1"
+        for verb in VERBS
+    },
+    **{f"share/man/man{name[-1]}/{name}": f"{at}/{name}" for name, at in OTHER_PAGES.items()},
+    **{path: f"target/release/generated/lorentz.{shell}" for path, shell in COMPLETIONS.items()},
+    **{f"share/doc/lorentz/{name}": name for name in DOCUMENTATION},
 }
+#: The same for files with the prefix in their text.
+TEMPLATES = {
+    f"lib/pkgconfig/{name}.pc": f"crates/{crate}/pkgconfig/{name}.pc.in"
+    for name, crate in PKG_CONFIG.items()
+}
+ONLY_WITH_PAGE = {"bin/lorentz-web", "share/man/man1/lorentz-web.1"}
 #: Path below the prefix -> the text of the link.
 LINKS = {
     **{f"bin/timekeeper-{name}": "timekeeper" for name in UTILITIES},
     **{f"lib/lib{name}.so": f"lib{name}.so.0" for name in LIBRARIES},
     "lib/libtimekeeper.so": "libtimekeeper.so.1",
     "lib/cni/lorentz-cni": "../../bin/lorentz-cni",
+    **{f"share/man/man1/timekeeper-{name}.1": "timekeeper.1" for name in UTILITIES},
 }
+ALL = {*FILES, *TEMPLATES, *LINKS}
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +119,12 @@ def repository(tmp_path_factory) -> Path:
         target = root / source
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(source)
+    for source in (*TEMPLATES.values(), "Cargo.toml"):
+        (root / source).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPO / source, root / source)
+    interface = root / "crates/cli/src/args/interface.txt"
+    interface.parent.mkdir(parents=True)
+    interface.write_text(INTERFACE)
     return root
 
 
@@ -98,21 +155,31 @@ def mode(path: Path) -> int:
 
 def test_every_file_is_installed_and_nothing_else(script, tmp_path):
     script()
-    assert below(tmp_path / "usr") == {*FILES, *LINKS}
+    assert below(tmp_path / "usr") == ALL
     for path, source in FILES.items():
         installed = tmp_path / "usr" / path
         assert installed.read_text() == source
-        readable = path.startswith("include/") or path.endswith(".a")
-        assert mode(installed) == (0o644 if readable else 0o755), path
+        assert mode(installed) == (0o755 if path.startswith("bin/") else 0o644), path
+    for path in TEMPLATES:
+        text = (tmp_path / "usr" / path).read_text()
+        assert "prefix=/usr\nlibdir=${prefix}/lib\n" in text and "@" not in text
     for path, text in LINKS.items():
         link = tmp_path / "usr" / path
         assert str(link.readlink()) == text
         assert link.exists(), f"{path} leads nowhere"
 
 
+def test_the_server_of_the_page_is_installed_where_it_was_built(script, repository, tmp_path):
+    server = repository / FILES["bin/lorentz-web"]
+    server.unlink()
+    script()
+    assert below(tmp_path / "usr") == ALL - ONLY_WITH_PAGE
+    server.write_text(FILES["bin/lorentz-web"])
+
+
 def test_the_prefix_is_usr_local_where_none_is_given(script, tmp_path):
     script(prefix=None)
-    assert below(tmp_path) == {f"usr/local/{path}" for path in (*FILES, *LINKS)}
+    assert below(tmp_path) == {f"usr/local/{path}" for path in ALL}
 
 
 def test_an_installation_is_replaced(script, tmp_path):
@@ -120,7 +187,7 @@ def test_an_installation_is_replaced(script, tmp_path):
     (tmp_path / "usr/bin/lorentz").write_text("an older one")
     script()
     assert (tmp_path / "usr/bin/lorentz").read_text() == FILES["bin/lorentz"]
-    assert below(tmp_path / "usr") == {*FILES, *LINKS}
+    assert below(tmp_path / "usr") == ALL
 
 
 def test_uninstall_removes_every_file_and_none_of_others(script, tmp_path):
@@ -134,6 +201,8 @@ def test_uninstall_removes_every_file_and_none_of_others(script, tmp_path):
     script()
     script("--uninstall")
     assert not (tmp_path / "usr/lib/cni").exists()
+    assert not (tmp_path / "usr/share/doc/lorentz").exists()
+    assert not (tmp_path / "usr/lib/lorentz").exists()
 
 
 def test_uninstall_of_nothing_is_no_error(script, tmp_path):
@@ -142,8 +211,55 @@ def test_uninstall_of_nothing_is_no_error(script, tmp_path):
 
 
 def test_list_prints_the_paths(script, tmp_path):
-    assert set(script("--list").split()) == {f"{tmp_path}/usr/{path}" for path in (*FILES, *LINKS)}
+    assert set(script("--list").split()) == {f"{tmp_path}/usr/{path}" for path in ALL}
     assert below(tmp_path) == set()
+
+
+def test_packages_have_each_file_once(script, tmp_path):
+    names = ("lorentz", "lorentz-web", "liblorentz0", "liblorentz-dev", "licences")
+    found = []
+    for name in names:
+        script("--package", name, destdir=str(tmp_path / name))
+        found += below(tmp_path / name / "usr")
+    assert sorted(found) == sorted(ALL)
+    assert below(tmp_path / "lorentz-web/usr") == ONLY_WITH_PAGE
+
+
+def test_each_man_page_of_the_command_is_installed(tmp_path):
+    """The list that the script makes of the stored interface, and the command's own."""
+    command = [lorentz.session.binary, "generate", "man", tmp_path]
+    subprocess.run(command, check=True, timeout=60)
+    own = {path.name for path in tmp_path.iterdir()}
+    listed = subprocess.run(
+        [REPO / "scripts/install", "--list"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout.split()
+    pages = {Path(path).name for path in listed if "/man/man1/lorentz" in path}
+    assert pages | {"lorentz-web.1"} == own | {"lorentz-probe.1"}
+
+
+def test_a_program_finds_the_libraries_by_pkg_config(tmp_path):
+    needs.tool("pkg-config")
+    env = {**os.environ, "DESTDIR": "", "PREFIX": str(tmp_path / "at")}
+    for package in ("liblorentz0", "liblorentz-dev"):
+        subprocess.run([REPO / "scripts/install", "--package", package], env=env, check=True)
+    env["PKG_CONFIG_PATH"] = str(tmp_path / "at/lib/pkgconfig")
+    for name, header in (
+        ("lorentz", "lorentz.h"),
+        ("lorentz_timers", "lorentz_timers.h"),
+        ("timekeeper", "timekeeper.h"),
+    ):
+        program = tmp_path / name
+        source = f"#include <{header}>\nint main(void) {{ return 0; }}\n"
+        flags = subprocess.run(
+            ["pkg-config", "--cflags", "--libs", name],
+            env=env, capture_output=True, text=True, check=True,
+        ).stdout.split()  # fmt: skip
+        subprocess.run(
+            ["cc", "-x", "c", "-", "-x", "none", "-o", program, "-Wl,--no-as-needed", *flags],
+            input=source, text=True, check=True,
+        )  # fmt: skip
+        library_path = {**env, "LD_LIBRARY_PATH": str(tmp_path / "at/lib")}
+        subprocess.run([program], env=library_path, check=True, timeout=60)
 
 
 def test_every_command_and_library_of_the_workspace_is_installed():
