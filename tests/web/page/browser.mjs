@@ -1,0 +1,61 @@
+// A browser for the tests of the page: Debian's Chromium, driven by playwright-core of web/node_modules.
+
+import { createRequire } from "node:module";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const require = createRequire(
+  new URL("../../../web/package.json", import.meta.url),
+);
+const { chromium } = require("playwright-core");
+
+const FLAGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
+/**
+ * Opens a browser with an empty profile. `complaints` collects errors of the console and of the page, among them
+ * violations of the content security policy.
+ */
+export async function open({
+  width = 1360,
+  height = 860,
+  dark = false,
+  calm = false,
+  flags = [],
+} = {}) {
+  const profile = mkdtempSync(join(tmpdir(), "lorentz-page-"));
+  const context = await chromium.launchPersistentContext(profile, {
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    headless: true,
+    args: [...FLAGS, ...flags],
+    viewport: { width, height },
+    colorScheme: dark ? "dark" : "light",
+    reducedMotion: calm ? "reduce" : "no-preference",
+  });
+  const complaints = [];
+  const listen = (page) => {
+    page.on(
+      "console",
+      (message) =>
+        message.type() === "error" &&
+        complaints.push(`${message.text()} ${message.location().url}`),
+    );
+    page.on("pageerror", (error) => complaints.push(String(error)));
+  };
+  context.pages().forEach(listen);
+  context.on("page", listen);
+  const page = context.pages()[0] ?? (await context.newPage());
+  const close = async () => {
+    await context.close();
+    rmSync(profile, { recursive: true, force: true });
+  };
+  return { context, page, complaints, close };
+}
