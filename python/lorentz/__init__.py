@@ -3,7 +3,8 @@
 `Experiment` advances many containers in one virtual time. Each has its own time dilation factor
 (TDF), and they may share too few processors. `Container` is a container of an experiment or any
 other container of yours, found by its name or by one of its process ids. `Network` joins nodes by
-links that keep the nodes' virtual time.
+links that keep the nodes' virtual time. `travel`, `frozen` and `rate` are blocks of code of this
+very process at another time.
 
     from lorentz import Experiment
 
@@ -32,7 +33,9 @@ from lorentz._native import (
 from lorentz.containers import Container
 from lorentz.experiments import Experiment
 from lorentz.networks import Link, Network, Node
+from lorentz.process_clock import ProcessClock
 from lorentz.status import ContainerStatus, Status
+from lorentz.time_blocks import frozen, own_clock, rate, travel
 from lorentz.times import Duration, Tdf, Time
 
 __all__ = [
@@ -47,10 +50,15 @@ __all__ = [
     "Network",
     "Node",
     "NotFoundError",
+    "ProcessClock",
     "RefusedError",
     "Status",
     "Tdf",
     "Time",
     "WrongInputError",
     "__version__",
+    "frozen",
+    "own_clock",
+    "rate",
+    "travel",
 ]

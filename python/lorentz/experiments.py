@@ -7,7 +7,7 @@ import html
 import itertools
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lorentz import _native
 from lorentz.clock_options import ClockOptions
@@ -18,6 +18,9 @@ from lorentz.times import Duration, Tdf, nanoseconds, tdf_text
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+#: Whether computing takes time: "real", or "none": the clock stands while programs compute.
+Compute = Literal["real", "none"]
 
 _numbers = itertools.count(1)
 
@@ -54,6 +57,7 @@ class Experiment:
         cpus: str | int | Iterable[int] | None = None,
         as_fast_as_possible: bool = False,
         most: int | None = None,
+        compute: Compute = "real",
     ) -> None:
         """Makes an experiment without containers.
 
@@ -62,11 +66,13 @@ class Experiment:
         cpus: processors that the containers run on, [0, 2] or "0,2-5"; default: all but the first.
         as_fast_as_possible: skip idle time, in which no container has anything to do.
         most: greatest number of containers at once; default 1024.
+        compute: "none" has clocks stand while programs compute, and go from deadline to deadline:
+        programs see the same instants in every run. For containers that do not choose.
         """
         name = name or f"python-{os.getpid()}-{next(_numbers)}"
         slice_ns = None if timeslice is None else nanoseconds(timeslice)
         self._native = _native.Experiment.create(
-            name, slice_ns, _cpus_text(cpus), as_fast_as_possible, most, True
+            name, slice_ns, _cpus_text(cpus), as_fast_as_possible, most, compute, True
         )
         self._owned = True
         self._programs = Programs()
@@ -100,6 +106,7 @@ class Experiment:
         *,
         timeline: int | None = None,
         parallel: int = 1,
+        compute: Compute | None = None,
         **clock: Unpack[ClockOptions],
     ) -> Container:
         """Makes a new container. It joins the experiment when its first program starts.
@@ -107,6 +114,7 @@ class Experiment:
         timeline: the timeline it follows, 0 to 4294967295, if a simulator moves the experiment.
         parallel: number of processors that it runs on at once, 1 to the number of those of the
         experiment.
+        compute: whether computing takes it time, "real" or "none"; default: the experiment's.
         clock: options of its clock, as those of `lorentz run`: tdf (default 1), at, cpu_clocks and
         so on. The command refuses those that do not go together, when the first program starts.
         """
@@ -118,6 +126,8 @@ class Experiment:
             first.append(f"--timeline={timeline}")
         if parallel != 1:
             first.append(f"--parallel={parallel}")
+        if compute is not None:
+            first.append(f"--compute={compute}")
         self._made.append(name)
         return Container(name, first, self._programs)
 
@@ -128,16 +138,18 @@ class Experiment:
         tdf: Tdf = 1,
         timeline: int | None = None,
         parallel: int = 1,
+        compute: Compute | None = None,
     ) -> Container:
         """Adds a container, by its name or by one of its process ids.
 
         parallel: number of processors that it runs on at once, 1 to the number of those of the
         experiment.
+        compute: whether computing takes it time, "real" or "none"; default: the experiment's.
 
         Attaches to a process that is not in virtual time, and to its descendants. A container that
         joins a synchronized experiment begins where the others stand.
         """
-        name = self._native.add(_who(who), tdf_text(tdf), timeline, parallel)
+        name = self._native.add(_who(who), tdf_text(tdf), timeline, parallel, compute)
         return Container(name, programs=self._programs)
 
     def remove(self, who: Container | str | int) -> None:

@@ -19,8 +19,10 @@ from lorentz import _native
 from lorentz.clock_options import NetworkClockOptions
 from lorentz.clock_texts import clock_texts
 from lorentz.containers import Container
+from lorentz.experiments import Compute
 from lorentz.status import html_table
 from lorentz.times import Duration, nanoseconds
+from lorentz.topology_places import place_of_line
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -136,6 +138,7 @@ class Network:
         name: str | None = None,
         *,
         rounds: bool = False,
+        compute: Compute | None = None,
         seed: int = 0,
         isolation: str | None = None,
         **clock: Unpack[NetworkClockOptions],
@@ -145,6 +148,9 @@ class Network:
 
         `rounds`: each node has a clock of its own. The clocks advance together, and frames arrive
         at their exact virtual instants. All links need a delay then.
+
+        `compute`: in rounds, "none" has clocks stand while programs compute, so that results
+        repeat.
 
         `isolation`: "host" (the default) or "private", how nodes are separated from the host.
         """
@@ -158,6 +164,8 @@ class Network:
         }
         if rounds:
             self.topology["rounds"] = True
+        if compute is not None:
+            self.topology["compute"] = compute
         if isolation is not None:
             self.topology["isolation"] = isolation
         #: Elements of the imported file or topology that this network leaves out, one text each.
@@ -254,6 +262,8 @@ class Network:
         args: Sequence[str] = (),
         network_of: Node | str | None = None,
         position: Position | None = None,
+        compute: Compute | None = None,
+        parallel: int | None = None,
         **clock: Unpack[NetworkClockOptions],
     ) -> Node:
         """Adds a node; docs/networks.md describes the parameters. Options of a `clock` of its own
@@ -277,6 +287,8 @@ class Network:
             "isolation": isolation,
             "files": None if files is None else os.fspath(files),
             "args": list(args),
+            "compute": compute,
+            "parallel": parallel,
             "network-of": None if network_of is None else _name(network_of),
             "position": _position(position),
         }
@@ -426,8 +438,20 @@ class Network:
         is left then. Warns if the kernel has no room for all neighbours, and of each line of `exec`
         that failed if `keep_going` is set.
         """
+        self._up()
+
+    def update(self) -> None:
+        """Has the network, which is up, go over to what was added since: nodes and links come, and
+        those that are no longer in `topology` go. All others notice nothing.
+
+        Raises WrongInputError if something is wrong with it, and nothing changes then. Links that
+        stay keep the settings in force. In rounds nodes cannot come and go.
+        """
+        self._up("--update")
+
+    def _up(self, *flags: str) -> None:
         policy = "--keep-going" if self.keep_going else "--strict"
-        answer = json.loads(self._call_with_topology("up", "--json", policy))
+        answer = json.loads(self._call_with_topology("up", "--json", policy, *flags))
         failed = [
             f"node {one['node']}: exec: {one['text']}: exit status {one['status']}: {one['output']}"
             for one in answer["failed"]
@@ -449,7 +473,7 @@ class Network:
                 if not found:
                     raise
                 line, what = int(found[1]), found[2]
-                keys = _place(text, line)
+                keys = place_of_line(text, line)
                 # Many messages begin with the last of these keys.
                 where = itertools.takewhile(lambda key: not what.startswith(f"{key}:"), keys)
                 raise _native.WrongInputError(": ".join([*where, what])) from None
@@ -516,34 +540,6 @@ class Network:
             ["from", "to", "link"], links
         )
         return f"<p>{html.escape(self.name)}</p>{tables}{drawing}"
-
-
-def _place(text: str, line: int) -> list[str]:
-    """Returns the keys of a line of `json.dumps(topology, indent=1)` and of what encloses it.
-
-    A node or link stands in place of the keys that lead to it.
-    """
-    lines = text.splitlines()
-    if not 0 < line <= len(lines):
-        return []
-    keys: list[str] = []
-    ends: list[str] = []
-    depth = len(text)
-    for at in range(line - 1, 0, -1):
-        own = len(lines[at]) - len(lines[at].lstrip())
-        if own >= depth:
-            continue
-        depth = own
-        if key := re.match(r'\s*"([^"]+)":', lines[at]):
-            keys.insert(0, key[1])
-        elif depth == 3:
-            # A link's ends are in the two lines after its "endpoints".
-            ends = re.findall(r'"([^"]+:[^"]+)"', "".join(lines[at + 1 : at + 5]))[:2]
-    if keys[:2] == ["topology", "nodes"] and len(keys) > 2:
-        return [f"node {keys[2]}", *keys[3:]]
-    if keys[:2] == ["topology", "links"] and len(ends) == 2:
-        return [f"link {' - '.join(ends)}", *keys[2:]]
-    return keys
 
 
 def _given(**values: object) -> dict:

@@ -21,6 +21,8 @@ class ContainerStatus:
     tdf: float
     #: The timeline it follows; None if the experiment runs by itself.
     timeline: int | None
+    #: Whether computing takes it time: "real" or "none".
+    compute: str
     #: The container's CLOCK_MONOTONIC, ns.
     virtual_ns: int
     #: The processor of its tasks.
@@ -91,7 +93,7 @@ class Status:
 
     def frame(self) -> polars.DataFrame:
         """Returns a data frame of polars, one row for each container (`pip install
-        lorentz[frames]`)."""
+        lorentz-time[frames]`)."""
         import polars
 
         columns = {field.name: _POLARS[field.type] for field in fields(ContainerStatus)}

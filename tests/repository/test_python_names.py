@@ -10,7 +10,10 @@ from framework.build import REPO
 
 PACKAGE = REPO / "python/lorentz"
 LIST = Path(__file__).with_name("python_names.txt")
-MODULES = ("clock_options", "containers", "experiments", "mininet", "networks", "status", "times")
+MODULES = (
+    *("clock_options", "containers", "experiments", "mininet", "networks", "process_clock"),
+    *("status", "time_blocks", "times"),
+)
 
 
 def parameters(arguments: ast.arguments) -> str:

@@ -3,29 +3,31 @@
 //! The users' interface and its documentation are in `python/lorentz`. Here, times are nanoseconds and a rate is a text. While a
 //! call waits, other Python threads run.
 
+mod calls;
 mod errors;
+mod own;
 mod timers;
 
+use calls::{apart, clocks};
 use errors::{
     EndedError, FailedError, LorentzError, NativeResult, NotFoundError, RefusedError,
     WrongInputError,
 };
 use lorentz_embed as embed;
 use lorentz_embed::{
-    AttachOptions, Container, Error, ExperimentOptions, Joining, Owner, Rate, Span, Target,
-    WallTime,
+    AttachOptions, ComputeTime, Container, Error, ExperimentOptions, Joining, Owner, Rate, Span,
+    Target, WallTime,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::wrap_pyfunction;
 
-/// Runs `act` without the GIL: other Python threads run meanwhile.
-fn apart<T: Send>(py: Python, act: impl FnOnce() -> embed::Result<T> + Send) -> NativeResult<T> {
-    Ok(py.detach(act)?)
-}
-
 fn rate(tdf: &str) -> embed::Result<Rate> {
     Rate::parse_tdf(tdf).map_err(|error| Error::wrong_input(format!("tdf {tdf}: {error}")))
+}
+
+fn compute_time(text: &str) -> Result<ComputeTime, Error> {
+    text.parse().map_err(|error| Error::wrong_input(format!("compute {text}: {error}")))
 }
 
 /// A running experiment.
@@ -34,6 +36,8 @@ struct Experiment(embed::Experiment);
 
 #[pymethods]
 impl Experiment {
+    // One parameter for each option that Python's users have.
+    #[expect(clippy::too_many_arguments)]
     #[staticmethod]
     fn create(
         py: Python,
@@ -42,12 +46,14 @@ impl Experiment {
         cpus: Option<&str>,
         as_fast_as_possible: bool,
         most: Option<u32>,
+        compute: &str,
         end_with_process: bool,
     ) -> NativeResult<Experiment> {
         let cpus = cpus
             .map(|text| text.parse().map_err(|e| Error::wrong_input(format!("cpus {text}: {e}"))))
             .transpose()?;
-        let wanted = ExperimentOptions { timeslice_ns, cpus, as_fast_as_possible, most };
+        let compute = compute_time(compute)?;
+        let wanted = ExperimentOptions { timeslice_ns, cpus, as_fast_as_possible, compute, most };
         let owner = if end_with_process { Owner::ThisProcess } else { Owner::Nobody };
         apart(py, || embed::Experiment::create(name, &wanted, owner)).map(Experiment)
     }
@@ -69,9 +75,12 @@ impl Experiment {
         tdf: &str,
         timeline: Option<u32>,
         parallel: u32,
+        compute: Option<&str>,
     ) -> NativeResult<String> {
+        let compute = compute.map(compute_time).transpose()?;
         apart(py, || {
-            self.0.add_as(&Joining { timeline, parallel, ..Joining::new(who, rate(tdf)?) })
+            let joining = Joining::new(who, rate(tdf)?);
+            self.0.add_as(&Joining { timeline, parallel, compute, ..joining })
         })
     }
 
@@ -144,18 +153,7 @@ fn clear(py: Python, name: &str) -> NativeResult<()> {
 /// Returns the clocks of a container and of the host, at one moment, in ns.
 #[pyfunction]
 fn reading<'py>(py: Python<'py>, container: &str) -> PyResult<Bound<'py, PyDict>> {
-    let reading = apart(py, || Container::find(container)?.reading())?;
-    let nanos = |time: WallTime| time.as_nanos();
-    let clocks = PyDict::new(py);
-    clocks.set_item("wall_ns", nanos(reading.wall))?;
-    clocks.set_item("monotonic_ns", reading.virt.0)?;
-    clocks.set_item("boottime_ns", reading.boot.0)?;
-    clocks.set_item("host_wall_ns", nanos(reading.host_wall))?;
-    clocks.set_item("host_monotonic_ns", reading.real.0)?;
-    clocks.set_item("limit_ns", reading.limit.map(|limit| limit.0))?;
-    clocks.set_item("tdf", reading.rate.inverse().to_string())?;
-    clocks.set_item("frozen", reading.frozen)?;
-    Ok(clocks)
+    clocks(py, &apart(py, || Container::find(container)?.reading())?)
 }
 
 /// Returns the name of the container with this name or process id.
@@ -291,5 +289,6 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ] {
         module.add_function(function)?;
     }
+    own::add(module)?;
     timers::add(module)
 }
