@@ -3,12 +3,14 @@ nothing is left."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -251,3 +253,46 @@ def test_a_monitor_that_is_killed_stops_no_round():
             assert other.name in {one["name"] for one in experiment.status()["containers"]}
         finally:
             os.kill(pid, signal.SIGKILL)
+
+
+class Caller:
+    """A connection to an experiment's socket."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(experiment.place / "socket"))
+        self._answers = self._socket.makefile()
+
+    def ask(self, **request: object) -> object:
+        """Sends a request, and returns its answer."""
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
+        return json.loads(self._answers.readline())
+
+
+def test_requests_beside_moves_see_all_containers():
+    """Several clients at once: while one moves its timeline, others ask for the status. Each status
+    has every container, whatever came in while the one before waited."""
+    with Experiment() as experiment:
+        for timeline in (1, 2):
+            experiment.run(build.c("experiment/count"), "1000000000000", timeline=timeline)
+        experiment.synchronize()
+        for member in experiment.status()["containers"]:
+            experiment.interval(member["name"], 5_000_000)
+        seen: list[int] = []
+
+        def moves(timeline: int) -> None:
+            caller = Caller(experiment)
+            for _ in range(40):
+                assert caller.ask(do="progress", timeline=timeline) == "done"
+
+        def looks() -> None:
+            caller = Caller(experiment)
+            for _ in range(40):
+                seen.append(len(caller.ask(do="status")["status"]["containers"]))
+
+        with ThreadPoolExecutor() as clients:
+            tasks = [clients.submit(moves, timeline) for timeline in (1, 2)]
+            tasks += [clients.submit(looks) for _ in range(4)]
+            for task in tasks:
+                task.result()
+    assert seen == [2] * 160

@@ -97,6 +97,15 @@ def test_a_container_asks_for_processors(lab):
         assert numbers(one["cpus"]) == cpus
 
 
+def test_a_container_is_added_with_all_options(lab):
+    """Zero stands for the default."""
+    with spin() as program:
+        assert lab("add-as", program.pid, 1, 0, -1)["result"] == WRONG_INPUT
+        lab.ok("add-as", program.pid, 0, 0, 0)
+        (one,) = lab.ok("status")["status"]["containers"]
+        assert (one["tdf"], one["timeline"], one["compute"]) == (1, 0, "none")
+
+
 def test_the_wrong_order_is_told_and_changes_nothing(lab):
     with spin() as program:
         assert lab("synchronize")["error"] == (

@@ -145,6 +145,22 @@ def test_a_container_asks_for_processors():
             process.terminate()
 
 
+def test_computing_takes_no_time():
+    """Each container chooses, or has the experiment's choice."""
+    with Experiment(compute="none") as experiment, spin() as program:
+        experiment.add(program.pid, compute="real")
+        own = experiment.container(compute="none")
+        with own.popen(["sleep", "1000"]) as process:
+            wait_until(lambda: len(experiment.status().containers) == 2, "both are in it")
+            chosen = {one.name == own.name: one.compute for one in experiment.status().containers}
+            assert chosen == {True: "none", False: "real"}
+            process.terminate()
+        with pytest.raises(WrongInputError, match="compute some: expected"):
+            experiment.add(program.pid, compute="some")
+    with pytest.raises(WrongInputError, match="compute some: expected"):
+        Experiment(compute="some")
+
+
 def test_a_members_tdf_is_changed_by_either_name():
     with Experiment() as experiment, spin() as program:
         container = experiment.add(program.pid, tdf=2)

@@ -135,6 +135,22 @@ def test_a_container_that_starts_frozen_starts_when_unfrozen():
     assert 0 <= passed <= probe.at - begun, "time went on while it stood still"
 
 
+def rests(pid: int) -> bool:
+    """Whether a process sleeps for a quarter of a second."""
+    before = processes.times_slept(pid)
+    time.sleep(0.25)
+    return processes.times_slept(pid) == before
+
+
+def test_a_container_that_waits_for_its_start_does_nothing():
+    """A network has a thousand of them while it is made."""
+    with Inside("true", options=["--frozen"]) as inside:
+        inside.wait_until_shown()
+        assert any(rests(inside.process.pid) for _ in range(20)), "its monitor wakes"
+        inside.unfreeze()
+        inside.succeed()
+
+
 def test_one_more_command_lives_on_the_same_clock():
     """exec NAME: the same rate, the same date, and a leap reaches it."""
     nap = [build.c("clocks/clocks"), "watch", str(10**15), str(20 * 10**9)]

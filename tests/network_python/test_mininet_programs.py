@@ -267,10 +267,12 @@ def test_a_private_node_has_all_directories_for_itself():
     assert network.left_out == []
 
 
-def test_lines_of_nodes_reach_the_programs_folder_and_no_other_of_the_host(tmp_path):
+def test_lines_of_nodes_reach_the_programs_folder_and_no_other_of_the_host(tmp_path, monkeypatch):
     folder, other = tmp_path / "my programs", tmp_path / "other"
     folder.mkdir()
     other.mkdir()
+    # Nodes with the host's files run the line where they are started.
+    monkeypatch.chdir(tmp_path)
     file = folder / "harm.py"
     file.write_text(
         "from mininet.net import Mininet\nfrom mininet.topo import SingleSwitchTopo\n"

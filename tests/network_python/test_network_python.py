@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 import types
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from framework import needs
 from framework.linked import in_this_process
-from lorentz import LorentzError, Network, WrongInputError
+from lorentz import Experiment, LorentzError, Network, WrongInputError
 
 SCENARIOS = Path(__file__).parent.parent / "networks" / "scenarios"
 ADDRESSES = ("10.0.0.1/24", "10.0.0.2/24")
@@ -69,6 +70,66 @@ def test_a_network_in_rounds():
         assert (a.time().tdf, b.time().tdf) == (10, 1)
         status = network.status()
         assert status["rounds"]["count"] > 0 and status["lateness"]["max_ns"] == 0
+
+
+#: Sends a datagram and prints how long its echo took, ns.
+ASK = """
+import socket, time
+channel = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+channel.connect(("10.0.0.2", 7))
+time.sleep(0.1)
+for _ in range(2):  # The first one asks for the other's address.
+    sent = time.monotonic_ns()
+    channel.send(b"x")
+    channel.recv(9)
+    took = time.monotonic_ns() - sent
+print(took, flush=True)
+"""
+ECHO = """
+import socket
+channel = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+channel.bind(("", 7))
+while True:
+    channel.sendto(*channel.recvfrom(9))
+"""
+
+
+def test_computing_takes_no_time():
+    """Programs see the delays of the link alone, to the nanosecond."""
+    network = Network(rounds=True, compute="none")
+    a = network.node("a", ["python3", "-c", ASK])
+    b = network.node("b", ["python3", "-c", ECHO])
+    network.node("c", ["sleep", "1000"], compute="real", parallel=1)
+    network.link(a, b, delay="5ms", ipv4=ADDRESSES)
+    with network:
+        chosen = {
+            one.name: one.compute for one in Experiment.open(network.name).status().containers
+        }
+        assert chosen == {f"{network.name}.{node}": "none" for node in "ab"} | {
+            f"{network.name}.c": "real"
+        }
+        (output,) = (Path(one["output"]) for one in network.status()["nodes"] if one["name"] == "a")
+        end = time.monotonic() + 30
+        while not output.read_text().endswith("\n"):
+            assert time.monotonic() < end, output.read_text()
+            time.sleep(0.02)
+        assert output.read_text() == "10000000\n"
+
+
+def test_nodes_and_links_come_and_go_while_it_is_up():
+    network = Network()
+    a, b = network.node("a"), network.node("b")
+    network.link(a, b, ipv4=ADDRESSES)
+    with network:
+        late = network.node("late", exec=["ip addr show eth0"])
+        link = network.link(a, late, delay="5ms", ipv4=("10.1.0.1/24", "10.1.0.2/24"))
+        network.update()
+        assert min(ping(a, "10.1.0.2", 1)) >= 10
+        link.set(delay="1ms")
+        del network.topology["topology"]["nodes"]["late"]
+        network.topology["topology"]["links"].pop()
+        network.update()
+        assert {one["name"] for one in network.status()["nodes"]} == {"a", "b"}
 
 
 def test_a_node_with_a_date_of_its_own():

@@ -70,6 +70,8 @@ failpoints! {
     TimerHeld,
     /// A thread has asked the kernel when a timer goes off next. It has not asked which expiries the program has yet to receive.
     TimerQueried,
+    /// A thread is about to set the kernel's timer.
+    BeforeTimer,
     /// A thread has set the kernel's timer, and has not updated the registry.
     TimerArmed,
     /// A thread has the right to use the remembered CPU times.
@@ -108,6 +110,8 @@ failpoints! {
     SliceBegun,
     /// An experiment's scheduler has let a clock and its tasks run.
     SliceRunning,
+    /// An experiment's scheduler has found all tasks of a clock asleep, and looks again.
+    SliceLooked,
     /// An experiment's scheduler has stopped a clock's tasks.
     SliceStopped,
 }

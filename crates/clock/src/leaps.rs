@@ -65,6 +65,8 @@ pub struct Skipping {
 impl SkipMode {
     /// Bit in the word of the mode: the clock believes leaps.
     pub(crate) const LEAPS_ENABLED: u32 = 1;
+    /// Bit in the word of the mode: the clock stands while tasks run ([`crate::ClockPage::stands_while_tasks_run`]).
+    pub(crate) const STANDS_WHILE_TASKS_RUN: u32 = 8;
 
     pub(crate) fn to_bits(self) -> u32 {
         match self {

@@ -53,7 +53,7 @@ pub use instant::{
 pub use leaps::{Leaps, SkipMode, Skipping, LEAP_LOG_LEN};
 pub use page::{
     Change, Changed, ClockPage, FastClock, FastLook, HostClock, Piece, Policy, Published, Snapshot,
-    TooManyChanges, HOLD_DELAY, MAGIC, MAX_CHANGES_AHEAD, PIECES,
+    TooManyChanges, HOLD_DELAY, MAGIC, MAX_CHANGES_AHEAD, PAGE_LAYOUT, PIECES,
 };
 pub use process::{PidNamespace, PidNamespaces, ProcessId, MAX_PID_NAMESPACES};
 pub use rate::Rate;

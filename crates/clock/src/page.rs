@@ -17,7 +17,6 @@
 
 use crate::failpoint::{failpoint, Failpoint};
 use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
-use crate::leaps::{SkipMode, Skipping};
 use crate::rate::Rate;
 use crate::registry::Registry;
 use crate::segment::Segment;
@@ -27,6 +26,7 @@ use piece::SharedPiece;
 
 mod fast;
 mod hold;
+mod idle;
 mod past;
 mod piece;
 mod publish;
@@ -40,6 +40,8 @@ pub use publish::{Change, Published, TooManyChanges, MAX_CHANGES_AHEAD};
 
 /// First word of every clock page: "LORENTZ" and the version of the layout.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x06");
+/// Version of the page's layout, the last byte of [`MAGIC`].
+pub const PAGE_LAYOUT: u8 = (MAGIC >> 56) as u8;
 
 /// Number of slots for pieces: one for the first piece, then a ring of the latest ones. The ring includes the pieces to come and
 /// the one that a writer is writing.
@@ -113,7 +115,7 @@ struct PageView {
 pub struct ClockPage {
     magic: AtomicU64,
     policy: AtomicU32,
-    /// A [`SkipMode`], and whether the clock adds leaps to its time.
+    /// A [`SkipMode`](crate::SkipMode), and whether the clock adds leaps to its time.
     skip: AtomicU32,
     /// The offset of the host's wall clock to its monotonic clock when this clock was created.
     host_wall_secs: AtomicI64,
@@ -278,39 +280,6 @@ impl ClockPage {
     /// Returns the choices made when the clock was created.
     pub fn policy(&self) -> Policy {
         Policy::from_bits(self.policy.load(Ordering::Relaxed))
-    }
-
-    /// Returns how the clock treats idle time.
-    pub fn skipping(&self) -> Skipping {
-        let bits = self.skip.load(Ordering::Relaxed);
-        Skipping {
-            mode: SkipMode::from_bits(bits),
-            leaps_enabled: bits & SkipMode::LEAPS_ENABLED != 0,
-            read_cost: Span(self.read_cost.load(Ordering::Relaxed)),
-        }
-    }
-
-    /// Sets how the clock treats idle time. Idle time that was skipped stays skipped. Before it turns skipping on, the caller
-    /// must make readers add leaps ([`ClockPage::enable_leaps`]).
-    pub fn set_skipping(&self, mode: SkipMode, read_cost: Span) {
-        let enabled = self.leaps_enabled() as u32;
-        self.read_cost.store(read_cost.0, Ordering::Relaxed);
-        self.skip.store(mode.to_bits() | enabled, Ordering::Relaxed);
-    }
-
-    /// Makes leaps part of the clock's time from the next state on.
-    ///
-    /// The caller holds the clock's lock and makes that state next ([`ClockPage::renew`]). Readers of the state before do not add
-    /// leaps, and nobody may leap yet.
-    pub fn enable_leaps(&self) {
-        let skip = self.skip.load(Ordering::Relaxed);
-        self.skip.store(skip | SkipMode::LEAPS_ENABLED, Ordering::Relaxed);
-    }
-
-    /// Whether [`crate::Leaps`] are part of the clock's time.
-    #[inline(always)]
-    pub fn leaps_enabled(&self) -> bool {
-        self.skip.load(Ordering::Relaxed) & SkipMode::LEAPS_ENABLED != 0
     }
 
     /// Returns the time up to which all other clocks of the experiment have come at least, and how often that time has changed. A

@@ -22,6 +22,9 @@ impl Rate {
     pub const ONE: Rate = Rate { num: 1, den: 1 };
     /// The fastest rate accepted. The slowest is its inverse.
     pub const MAX: u64 = 1_000_000;
+    /// The rate of a clock that stands in practice: 1 ns in 6.5 days. Such a clock is not frozen, so it can leap over idle time. The
+    /// rate is outside of the range that users may choose.
+    pub const STANDING: Rate = Rate { num: 1, den: 1 << 49 };
     /// Upper bound of both terms of the reduced ratio, exclusive. Products with any `i64` then fit in 128 bits.
     const TERM_LIMIT: u64 = 1 << 50;
 

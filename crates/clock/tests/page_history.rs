@@ -73,13 +73,17 @@ fn wall_then(stretches: &[Stretch], real: i64) -> i128 {
 }
 
 /// Returns the start of the last moment at which the wall clock showed `wall`. If it never did, returns the last leap over it.
+/// Changes of one instant are one change.
 fn last_shown(stretches: &[Stretch], wall: i128) -> i128 {
     let mut leapt = None;
     let mut next = i128::from(i64::MAX);
     for stretch in stretches.iter().rev() {
         let end = std::mem::replace(&mut next, stretch.real);
+        if end == stretch.real {
+            continue;
+        }
         let into = wall - stretch.wall;
-        if into == 0 && end > stretch.real {
+        if into == 0 {
             return stretch.real;
         }
         if into >= 0 && stretch.runs && stretch.real + into < end {
@@ -90,9 +94,9 @@ fn last_shown(stretches: &[Stretch], wall: i128) -> i128 {
         }
     }
     let first = &stretches[0];
-    match leapt {
-        Some(end) if wall >= first.wall => end,
-        _ => first.real - (first.wall - wall),
+    match wall >= first.wall {
+        true => leapt.unwrap_or(first.real),
+        false => first.real - (first.wall - wall),
     }
 }
 
@@ -110,6 +114,16 @@ fn a_time_leapt_over_in_the_instant_of_creation_is_that_instant() {
         let found = clock.page.real_of(&clock.registry, wall);
         assert_eq!(i128::from(found.0), first.real, "{into}");
     }
+}
+
+#[test]
+fn changes_of_one_instant_are_one_change() {
+    let back_and_forth = [(1, Move::Step(-5_000)), (0, Move::Leap(10))];
+    let (clock, stretches) =
+        moved(&[&[(100, Move::Leap(10_000)), (1_000, Move::Freeze)], &back_and_forth[..]].concat());
+    let stepped_to = WallTime::from_nanos(stretches[3].wall);
+    let found = clock.page.real_of(&clock.registry, stepped_to);
+    assert_eq!(i128::from(found.0), stretches[1].real, "the leap over it");
 }
 
 proptest! {

@@ -5,14 +5,18 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
 
 use anyhow::Context;
 use lorentz_clock::{saturate, Span, MAX_SETTABLE_SECS, NANOS_PER_SEC};
+use lorentz_control::change_pipe::listen;
 use lorentz_control::processes::{self, Process};
-use lorentz_control::{host_time, CgroupPlace, Clock};
+use lorentz_control::{CgroupPlace, Clock};
 use lorentz_inject::{ExecMonitor, Forked, LoopTask, SetWall, TargetClock, WallChange};
-use nix::sys::signal::{SigSet, Signal};
+use nix::errno::Errno;
+use nix::poll::{ppoll, PollFd, PollFlags};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
+use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
 use crate::background::{self, close_standard_streams};
@@ -55,7 +59,7 @@ pub fn run(
     let before = |container: &Container, clock: &Clock| {
         joins(container).map_err(io::Error::other)?;
         if wait_while_frozen {
-            wait_until_unfrozen(clock)?;
+            wait_until_unfrozen(container, clock)?;
         }
         Ok(())
     };
@@ -202,25 +206,39 @@ pub(crate) fn target(container: &Container, clock: &Clock) -> anyhow::Result<Tar
 }
 
 /// Waits for the unfreeze of a container that was started frozen. Only then its first instruction runs.
-fn wait_until_unfrozen(clock: &Clock) -> io::Result<()> {
-    const POLL_INTERVAL: Duration = Duration::from_millis(2);
+///
+/// It sleeps until the clock changes, for a network of many nodes is made while all of them wait. A controller that is stopped in its
+/// change does not wake it; so it looks now and then, ever less often.
+fn wait_until_unfrozen(container: &Container, clock: &Clock) -> io::Result<()> {
     const ENDING_SIGNALS: [Signal; 4] =
         [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+    const FIRST_INTERVAL: Span = Span(NANOS_PER_SEC / 100);
+    const MAX_INTERVAL: Span = Span(NANOS_PER_SEC);
+    let mut interval = FIRST_INTERVAL;
+    // The monitor has these signals blocked. Nobody reads them here, so they stay pending for it.
+    let signals = SignalFd::new(&ENDING_SIGNALS.into_iter().collect())?;
     while clock.is_frozen() {
-        let mut pending = SigSet::empty();
-        // SAFETY: the kernel writes the set. The monitor has these signals blocked, and reads them later.
-        unsafe { libc::sigpending(pending_set(&mut pending)) };
-        if ENDING_SIGNALS.iter().any(|signal| pending.contains(*signal)) {
+        // The clock of an older version of Lorentz has no pipe.
+        let changes = listen(&container.clock_path()).ok();
+        // The pipe says nothing of a change that ended before it was opened.
+        if !clock.is_frozen() {
+            break;
+        }
+        let announced = clock.reading().to_come.first().map(|next| Span(next.left.0.max(0)));
+        let timeout =
+            TimeSpec::nanoseconds(announced.map_or(interval, |left| left.min(interval)).0);
+        interval = Span(interval.0 * 2).min(MAX_INTERVAL);
+        let mut fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        fds.extend(changes.iter().map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::empty())));
+        match ppoll(&mut fds, Some(timeout), None) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if fds[0].any().unwrap_or(false) {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "ended before it began"));
         }
-        host_time::sleep(POLL_INTERVAL);
     }
     Ok(())
-}
-
-fn pending_set(set: &mut SigSet) -> *mut libc::sigset_t {
-    // SigSet is a transparent wrapper.
-    std::ptr::from_mut(set).cast()
 }
 
 /// Goes on supervising the remaining programs in a process of its own, so that this process can end with the command's status.

@@ -14,7 +14,7 @@ use lorentz_clock::{
 };
 
 use crate::host_time;
-use crate::notifier::Notifier;
+use crate::notifier::{Notifier, Wait};
 use crate::numbers::HostPids;
 use crate::processes::{FileId, Thread};
 use crate::{Cgroup, HostNow};
@@ -233,6 +233,17 @@ impl Clock {
     /// The choices made when the clock was created.
     pub fn policy(&self) -> Policy {
         self.page().policy()
+    }
+
+    /// Returns the number of leaps over idle time, and the virtual time that they have skipped. It reads two words; a
+    /// [`Reading`] also counts all waits and timers.
+    pub fn leaps(&self) -> (i64, Span) {
+        (self.registry().leaps.count(), self.registry().leaps.sum())
+    }
+
+    /// Returns the waits under way whose threads are found in this pid namespace.
+    pub fn waits(&self) -> Vec<Wait> {
+        self.notifier().all_waits(&self.look())
     }
 
     /// Returns the threads that wait.

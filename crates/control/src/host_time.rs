@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::FromRawFd;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lorentz_clock::{file, RealInstant, Span, WallTime, MAGIC, NANOS_PER_SEC};
@@ -74,16 +74,11 @@ pub fn clock_nanos(clock: libc::clockid_t) -> io::Result<i64> {
 /// By how many nanoseconds a clock is ahead of the monitor's: a process in virtual time may be in another time namespace. 0 in a
 /// process in real time.
 fn ahead(clock: libc::clockid_t) -> i64 {
-    // Read once: a command enters no time namespace after its start.
-    static OFFSETS: OnceLock<[i64; 2]> = OnceLock::new();
-    let [monotonic, boot] = *OFFSETS.get_or_init(|| {
-        let word = |i: usize| word_at(file::TIME_OFFSETS_ADDRESS + 8 * i).unwrap_or(0) as i64;
-        if is_virtual() {
-            [word(0), word(1)]
-        } else {
-            [0; 2]
-        }
-    });
+    // The look that finds the shim reads the offsets too. A process enters no time namespace after its start.
+    if !is_virtual() {
+        return 0;
+    }
+    let [monotonic, boot] = [0, 1].map(|i: usize| AHEAD[i].load(Ordering::Relaxed));
     match clock {
         libc::CLOCK_MONOTONIC | libc::CLOCK_MONOTONIC_COARSE | libc::CLOCK_MONOTONIC_RAW => {
             monotonic
@@ -257,15 +252,41 @@ type HostCall = unsafe extern "C" fn(u32, *const [u64; 6]) -> isize;
 /// a process on a clock of another version of Lorentz, where the address is not known. There the clock's file is not known either,
 /// and no clock is changed.
 fn shim_call() -> Option<HostCall> {
-    static FOUND: OnceLock<Option<usize>> = OnceLock::new();
-    let address = FOUND.get_or_init(|| {
-        if word_at(file::PAGE_ADDRESS)? != MAGIC {
-            return None;
-        }
-        word_at(file::HOST_CALL_ADDRESS).map(|address| address as usize)
-    });
+    let address = match HOST_CALL.load(Ordering::Acquire) {
+        NOT_LOOKED_FOR => look_for_shim(),
+        known => known,
+    };
     // SAFETY: the shim's boot code has stored the address of its function there.
-    address.map(|address| unsafe { std::mem::transmute::<usize, HostCall>(address) })
+    (address != REAL_TIME).then(|| unsafe { std::mem::transmute::<usize, HostCall>(address) })
+}
+
+/// Looks for the shim again. A process that came onto a clock after its first look calls this: without it, this module would go on
+/// as in real time.
+pub fn look_again() {
+    HOST_CALL.store(NOT_LOOKED_FOR, Ordering::Release);
+}
+
+/// Address of the shim's function that makes a system call unchanged, or one of the two values below.
+static HOST_CALL: AtomicUsize = AtomicUsize::new(NOT_LOOKED_FOR);
+const NOT_LOOKED_FOR: usize = 0;
+const REAL_TIME: usize = 1;
+
+/// Offsets of CLOCK_MONOTONIC and CLOCK_BOOTTIME from the monitor's to this process's, ns. Valid in virtual time.
+static AHEAD: [AtomicI64; 2] = [const { AtomicI64::new(0) }; 2];
+
+/// Finds the shim's function and the offsets, and keeps them. Returns the value of [`HOST_CALL`].
+fn look_for_shim() -> usize {
+    let is_ours = word_at(file::PAGE_ADDRESS) == Some(MAGIC);
+    let address = is_ours.then(|| word_at(file::HOST_CALL_ADDRESS)).flatten();
+    let address = address.map_or(REAL_TIME, |address| address as usize);
+    if address != REAL_TIME {
+        for (i, ahead) in AHEAD.iter().enumerate() {
+            let word = word_at(file::TIME_OFFSETS_ADDRESS + 8 * i).unwrap_or(0);
+            ahead.store(word as i64, Ordering::Relaxed);
+        }
+    }
+    HOST_CALL.store(address, Ordering::Release);
+    address
 }
 
 /// Reads the word at `address` of this process. `None` if nothing is mapped there.

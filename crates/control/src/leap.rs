@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use lorentz_clock::{
-    failpoint, Failpoint, Pace, RealInstant, Span, TaskCount, VirtualInstant, Waiter,
+    failpoint, Failpoint, Pace, ProcessId, RealInstant, Span, TaskCount, VirtualInstant, Waiter,
 };
 
 use crate::file_timestamps::{host_wall_ahead, FileTimestamps};
@@ -31,13 +31,16 @@ impl Clock {
         self.policy().counts_tasks && !self.registry().task_counters.has_mark(head)
     }
 
+    /// Returns the thread that waits, if there is only one.
+    pub fn sole_waiter(&self) -> Option<(ProcessId, u32)> {
+        let mut waiting = self.registry().waiters().filter_map(Waiter::owner);
+        waiting.next().filter(|_| waiting.next().is_none())
+    }
+
     /// Marks the sole thread on the clock, which was found alone after [`Clock::task_counters`] was `head`. Until another task comes,
     /// that thread leaps by itself.
-    pub fn mark_sole_thread(&self, head: TaskCount) {
-        let mut waiting = self.registry().waiters().filter_map(Waiter::owner);
-        if let (Some(alone), None) = (waiting.next(), waiting.next()) {
-            self.registry().mark_sole_thread(alone, head);
-        }
+    pub fn mark_sole_thread(&self, thread: (ProcessId, u32), head: TaskCount) {
+        self.registry().mark_sole_thread(thread, head);
     }
 
     /// Whether a thread on the clock waits that is not among the threads `known`.

@@ -69,7 +69,7 @@ pub use freeze::{let_tasks_go, stop_tasks};
 pub use host_time::HostNow;
 pub use lock::on_busy_clock;
 pub use mounts::Mount;
-pub use notifier::ChangeCounts;
+pub use notifier::{ChangeCounts, Wait};
 pub use numbers::number_inside;
 pub use option_table::{parse_read_cost, ClockOption, ClockOptions, OptionValue, CLOCK_OPTIONS};
 pub use options::{ClockSettings, WallStart, WhichClock, LATEST};

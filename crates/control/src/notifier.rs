@@ -47,6 +47,17 @@ pub struct ChangeCounts {
     pub dropped: usize,
 }
 
+/// A wait under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// The thread, by its numbers in this pid namespace.
+    pub thread: Thread,
+    /// Number of the system call that waits; [`lorentz_clock::Waiter::SEND_ORDER`] for a send that waits for its turn.
+    pub call: u32,
+    /// The deadline on the virtual monotonic clock; `None` without one.
+    pub until: Option<VirtualInstant>,
+}
+
 /// The waits and timers of one clock.
 pub struct Notifier<'a> {
     /// The clock as it is now.
@@ -204,6 +215,16 @@ impl Notifier<'_> {
     pub fn waiting_threads(&self) -> HashSet<Thread> {
         let owners = self.registry.waiters().filter_map(Waiter::owner);
         owners.filter_map(|(process, thread)| self.thread_here(process, thread)).collect()
+    }
+
+    /// Returns the waits whose threads are found in this pid namespace. `look` gives the deadlines of waits for a date.
+    pub fn all_waits(&self, look: &Snapshot) -> Vec<Wait> {
+        let wait = |waiter: &Waiter| {
+            let (process, thread) = waiter.owner()?;
+            let thread = self.thread_here(process, thread)?;
+            Some(Wait { thread, call: waiter.call(), until: instant_of(waiter.deadline(), look) })
+        };
+        self.registry.waiters().filter_map(wait).collect()
     }
 
     /// Finds a thread of the registry in this pid namespace. `None` if the process or the thread has ended, as far as the known

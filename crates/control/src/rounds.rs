@@ -98,8 +98,14 @@ impl HeldClock {
         });
     }
 
-    /// Runs time without a limit, at `rate`, and signals all waiting threads.
+    /// Sets whether time moves only while all tasks sleep. Readers know it from the next change on.
+    pub fn set_stands_while_tasks_run(&self, stands: bool) {
+        self.clock.page().set_stands_while_tasks_run(stands);
+    }
+
+    /// Runs time without a limit, at `rate`, also while tasks run, and signals all waiting threads.
     pub fn let_go(&self, rate: Rate) {
+        self.set_stands_while_tasks_run(false);
         self.run(VirtualInstant(i64::MIN), VirtualInstant::NEVER, rate);
         self.clock.notifier().notify(Moved::All);
     }

@@ -59,6 +59,7 @@ impl Experiment {
         };
         let command = command.flag("--cpus", wanted.cpus.as_ref()).flag("--most", wanted.most);
         let command = command.switch("--as-fast-as-possible", wanted.as_fast_as_possible);
+        let command = command.arg(format!("--compute={}", wanted.compute));
         command.arg("--").arg(name).call()?;
         let made = Experiment::open(name)?;
         if owner == Owner::ThisProcess {

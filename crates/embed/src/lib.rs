@@ -26,6 +26,7 @@ mod error;
 mod experiment;
 mod guard;
 mod host;
+mod own;
 
 pub use clock_flags::clock_flags;
 pub use command::{command_path, LorentzCommand, COMMAND_VARIABLE};
@@ -34,8 +35,9 @@ pub use dilation::{rate_of_tdf, simplest_ratio};
 pub use error::{Error, ErrorKind, Result};
 pub use experiment::{Experiment, Owner};
 pub use host::real_wall_clock;
-pub use lorentz_clock::{Rate, Span, WallTime};
+pub use lorentz_clock::{Rate, SkipMode, Span, WallTime};
 pub use lorentz_control::{Reading, Target};
 pub use lorentz_experiment::{
-    ContainerStatus, ExperimentOptions, ExperimentStatus, Joining, Phase,
+    ComputeTime, ContainerStatus, ExperimentOptions, ExperimentStatus, Joining, Phase,
 };
+pub use own::OwnClock;

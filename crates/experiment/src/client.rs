@@ -9,6 +9,7 @@ use lorentz_clock::{Rate, RealInstant, Span, VirtualInstant};
 use lorentz_container::{Container, StateDir};
 use lorentz_control::{ChangeCounts, ClockChange};
 
+use crate::compute::ComputeTime;
 use crate::connection::{Connection, ConnectionError};
 use crate::directory;
 use crate::error::{Ended, ExperimentRefusal, Refused};
@@ -64,12 +65,14 @@ pub struct Joining<'a> {
     pub own_wall: bool,
     /// Number of processors that the container gets at once, from 1 to the number of those of the experiment.
     pub parallel: u32,
+    /// How the time for which the container's tasks compute counts; `None` for the experiment's choice.
+    pub compute: Option<ComputeTime>,
 }
 
 impl<'a> Joining<'a> {
     /// The container called `container`, at `rate`: on one processor, on no timeline, and with the date of the others.
     pub fn new(container: &'a str, rate: Rate) -> Joining<'a> {
-        Joining { container, rate, timeline: None, own_wall: false, parallel: 1 }
+        Joining { container, rate, timeline: None, own_wall: false, parallel: 1, compute: None }
     }
 }
 
@@ -124,9 +127,9 @@ impl Experiment {
     ///
     /// Those of [`Experiment::add`]; [`Refused`] if `parallel` is out of range.
     pub fn add_as(&mut self, joining: &Joining<'_>) -> anyhow::Result<()> {
-        let Joining { container, rate, timeline, own_wall, parallel } = *joining;
+        let Joining { container, rate, timeline, own_wall, parallel, compute } = *joining;
         let (container, tdf) = (container.to_string(), (rate.den(), rate.num()));
-        let add = ExperimentRequest::Add { container, tdf, timeline, own_wall, parallel };
+        let add = ExperimentRequest::Add { container, tdf, timeline, own_wall, parallel, compute };
         self.ask(&add).map(drop)
     }
 
@@ -155,7 +158,16 @@ impl Experiment {
     ///
     /// [`Refused`] if the experiment is empty or synchronized already, or only some of its containers have a timeline.
     pub fn synchronize(&mut self) -> anyhow::Result<()> {
-        self.ask(&ExperimentRequest::Synchronize).map(drop)
+        self.ask(&ExperimentRequest::Synchronize { at: None }).map(drop)
+    }
+
+    /// As [`Experiment::synchronize`], at `at` if no container is further.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Experiment::synchronize`].
+    pub fn synchronize_at(&mut self, at: VirtualInstant) -> anyhow::Result<()> {
+        self.ask(&ExperimentRequest::Synchronize { at: Some(at.0) }).map(drop)
     }
 
     /// Starts the rounds.
@@ -237,23 +249,29 @@ impl Experiment {
         self.ask(&ExperimentRequest::Step { moves }).map(drop)
     }
 
-    /// Begins to move all containers of a timeline to the instant `to`, and returns at once. [`Experiment::has_advanced`] waits for
-    /// the end. This connection takes no other request in between.
+    /// Begins to move all containers of a timeline to the instant `to`, and returns at once. No clock makes more jumps than `steps`.
+    /// [`Experiment::has_advanced`] waits for the end. This connection takes no other request in between.
     ///
     /// # Errors
     ///
     /// [`Ended`] if the experiment's process has ended.
-    pub fn advance(&mut self, timeline: u32, to: VirtualInstant) -> anyhow::Result<()> {
-        self.send(&ExperimentRequest::Advance { timeline, to: to.0 })
+    pub fn advance(
+        &mut self,
+        timeline: u32,
+        to: VirtualInstant,
+        steps: Option<u32>,
+    ) -> anyhow::Result<()> {
+        self.send(&ExperimentRequest::Advance { timeline, to: to.0, steps })
     }
 
-    /// Waits until the move that [`Experiment::advance`] began is done. The connection's descriptor becomes readable then.
+    /// Waits until the move that [`Experiment::advance`] began is done. The connection's descriptor becomes readable then. Returns
+    /// false if some clock needs more steps: it stands before the instant, and another advance continues.
     ///
     /// # Errors
     ///
     /// Those of [`Experiment::progress`].
-    pub fn has_advanced(&mut self) -> anyhow::Result<()> {
-        self.receive().map(drop)
+    pub fn has_advanced(&mut self) -> anyhow::Result<bool> {
+        self.receive().map(|answer| answer != ExperimentAnswer::Behind)
     }
 
     /// Clears the intervals of a timeline's containers.

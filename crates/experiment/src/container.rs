@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use lorentz_clock::{saturate, Rate, Span, VirtualInstant};
+use lorentz_clock::{failpoint, saturate, Failpoint, Rate, Span, VirtualInstant};
 use lorentz_container::Container;
 use lorentz_control::{Cgroup, HeldClock};
 use lorentz_idle::TaskState;
 
 use crate::account::{self, Account};
+use crate::compute::ComputeTime;
 use crate::cpus::Cpus;
 use crate::overruns::Overruns;
 use crate::tasks::ContainerTasks;
@@ -31,8 +32,18 @@ pub struct ExperimentContainer {
     pub(crate) timeline: Option<u32>,
     /// The wall clock keeps its own date when the experiment is synchronized.
     pub(crate) own_wall: bool,
+    /// How the time for which its tasks compute counts on its clock.
+    pub(crate) compute: ComputeTime,
+    /// Its clock was frozen when it joined, and has not run since: it shows its time at the start.
+    pub(crate) has_not_begun: bool,
     /// Virtual length of the next step of its timeline.
     pub(crate) interval: Option<Span>,
+    /// Number of steps that its clock may still make in the move under way; `None` if any.
+    pub(crate) steps_left: Option<u32>,
+    /// The end of a slice that a request has interrupted.
+    pub(crate) interrupted_slice: Option<VirtualInstant>,
+    /// Its last slice ended early because its clock had no steps left.
+    pub(crate) is_behind: bool,
     /// The processors that its tasks have as their affinity. All of them are its own in its slices.
     pub(crate) cpus: Cpus,
     /// The freezer stopped its tasks, because they ran at the end of their slice.
@@ -44,6 +55,8 @@ pub struct ExperimentContainer {
     pub(crate) account: Account,
     /// Waits that ended up to here need no more attention: their threads have left them, or never will (siglongjmp).
     pub(crate) waits_handled_until: VirtualInstant,
+    /// How often its tasks had run when a slice last found them at rest.
+    pub(crate) rested_at: Option<u64>,
     /// The state at the last look.
     pub(crate) tasks: ContainerTasks,
     entries: Option<u32>,
@@ -102,12 +115,18 @@ impl ExperimentContainer {
             rate,
             timeline,
             own_wall: false,
+            compute: ComputeTime::Real,
+            has_not_begun: false,
             interval,
+            steps_left: None,
+            interrupted_slice: None,
+            is_behind: false,
             cpus,
             stopped,
             waits_to_send: false,
             account: Account::default(),
             waits_handled_until: VirtualInstant(0),
+            rested_at: None,
             tasks,
             entries,
             checked_at: None,
@@ -138,10 +157,15 @@ impl ExperimentContainer {
         if self.tasks.awake || self.tasks.count == 0 || looked_at {
             return;
         }
-        self.tasks.awake = self.entries == Some(0) || watch.any_is_executing(&self.tasks.pids);
+        self.tasks.awake = self.entries == Some(0) || watch.any_awaits_monitor(&self.tasks.pids);
         if !self.tasks.awake {
             self.checked_at = Some(self.tasks.runs);
         }
+    }
+
+    /// Whether its first program is still to begin. The tasks that there are until then wait for each other, on no clock.
+    pub(crate) fn awaits_first_program(&self) -> bool {
+        self.clock.entries() == 0 && !self.has_ended()
     }
 
     /// Returns the first deadline of its waits and timers, virtual time. The caller knows that its tasks sleep. The result is not
@@ -152,6 +176,7 @@ impl ExperimentContainer {
 
     /// Lets the clock and the tasks run by themselves from now on.
     pub(crate) fn let_go(&mut self) {
+        self.has_not_begun = false;
         self.clock.let_go(self.rate);
         self.clock.allow_sends_until(VirtualInstant::NEVER);
         self.cgroup.thaw();
@@ -170,11 +195,39 @@ impl ExperimentContainer {
 
     /// Stops the container's tasks.
     pub(crate) fn stop_tasks(&mut self) -> anyhow::Result<()> {
+        self.clock.set_stands_while_tasks_run(self.compute == ComputeTime::None);
         self.cgroup.freeze()?;
         self.clock.repeat_interrupted_calls(&self.cgroup.pids()?);
         self.stopped = true;
         self.account.clear();
         Ok(())
+    }
+
+    /// Lets the tasks run at the begin of a slice, whose clock is set: signals those whose deadlines have come, and all if they were
+    /// stopped.
+    pub(crate) fn let_tasks_run(&mut self) {
+        failpoint(self.clock.registry(), Failpoint::SliceBegun);
+        if self.stopped {
+            // Notify first: a wait that the freezer broke off continues only if its signal is pending when its thread runs.
+            self.clock.notify_all(&self.tasks.pids);
+            self.cgroup.thaw();
+            self.stopped = false;
+        } else {
+            self.clock.notify_due(&self.tasks.pids);
+        }
+        failpoint(self.clock.registry(), Failpoint::SliceRunning);
+    }
+
+    /// Whether its clock may jump once more before a reader of its history has to catch up. Counts the jump.
+    pub(crate) fn may_step(&mut self) -> bool {
+        match &mut self.steps_left {
+            None => true,
+            Some(0) => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+        }
     }
 
     /// Takes the container's surplus of earlier slices off its next one: returns the virtual time, at most `most`, by which its
@@ -216,9 +269,14 @@ impl ExperimentContainer {
         self.tasks.awake
     }
 
-    /// Whether the last look shows nothing to do before `end`.
+    /// Whether no task has run since a slice found all of them at rest.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        !self.stopped && !self.tasks.awake && self.rested_at == Some(self.tasks.runs)
+    }
+
+    /// Whether it is at rest and has nothing to do before `end`.
     pub(crate) fn is_idle_until(&self, end: VirtualInstant) -> bool {
-        !self.stopped && !self.tasks.awake && self.next_deadline().is_none_or(|next| next > end)
+        self.is_at_rest() && self.next_deadline().is_none_or(|next| next > end)
     }
 
     /// Whether the container has anything to do, now or later.

@@ -33,6 +33,7 @@
 mod account;
 mod claims;
 mod client;
+mod compute;
 mod connection;
 mod container;
 mod cpus;
@@ -56,6 +57,7 @@ mod watch;
 mod workers;
 
 pub use client::{dilate, Experiment, Joining};
+pub use compute::{ComputeTime, ComputeTimeError};
 pub use connection::{Connection, ConnectionError};
 pub use cpus::{Cpus, CpusError};
 pub use error::{Ended, ExperimentRefusal, Refused};

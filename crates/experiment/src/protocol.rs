@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::compute::ComputeTime;
 use crate::cpus::Cpus;
 use crate::phase::Phase;
 
@@ -25,6 +26,9 @@ pub enum ExperimentRequest {
         /// Number of processors that the container gets at once.
         #[serde(default = "one")]
         parallel: u32,
+        /// How the time for which its tasks compute counts; the experiment's choice if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        compute: Option<ComputeTime>,
     },
     /// Removes a container, which goes on by itself.
     Remove {
@@ -39,7 +43,11 @@ pub enum ExperimentRequest {
         tdf: (u64, u64),
     },
     /// Brings all containers to one virtual time, where they stand.
-    Synchronize,
+    Synchronize {
+        /// CLOCK_MONOTONIC of that time, ns, if no container is further.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<i64>,
+    },
     /// Starts the rounds.
     Start,
     /// Pauses: no further round until the next start.
@@ -76,6 +84,10 @@ pub enum ExperimentRequest {
         timeline: u32,
         /// CLOCK_MONOTONIC of the containers, ns.
         to: i64,
+        /// Greatest number of jumps of each clock, for a client that reads the clocks' history. If a clock needs more, it stands
+        /// before `to`, and the answer is [`ExperimentAnswer::Behind`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        steps: Option<u32>,
     },
     /// Clears the intervals of a timeline.
     Reset {
@@ -110,6 +122,8 @@ impl ExperimentRequest {
 pub enum ExperimentAnswer {
     /// The request has been carried out.
     Done,
+    /// The containers of an advance have stopped, some of them before the instant: their clocks have made all steps that they may.
+    Behind,
     /// The status, for [`ExperimentRequest::Status`].
     Status(Box<ExperimentStatus>),
     /// The experiment refused the request. Nothing has changed.
@@ -168,6 +182,8 @@ pub struct ContainerStatus {
     pub tdf: f64,
     /// The timeline the container follows, if any.
     pub timeline: Option<u32>,
+    /// How the time for which its tasks compute counts on its clock.
+    pub compute: ComputeTime,
     /// The container's CLOCK_MONOTONIC, ns.
     pub virtual_ns: i64,
     /// The processors of its tasks: all of them are its own in its slices.

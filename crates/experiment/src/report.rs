@@ -56,6 +56,7 @@ fn container_status(container: &ExperimentContainer) -> ContainerStatus {
         name: container.name.clone(),
         tdf: tdf(container.rate),
         timeline: container.timeline,
+        compute: container.compute,
         virtual_ns: container.clock.now().0,
         cpus: container.cpus.clone(),
         stopped: container.stopped,

@@ -10,15 +10,16 @@ mod shared;
 
 pub use shared::SharedScheduler;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use lorentz_clock::{Rate, VirtualInstant};
+use lorentz_clock::{Rate, Span, VirtualInstant};
 use lorentz_container::StateDir;
 
+use crate::compute::ComputeTime;
 use crate::container::ExperimentContainer;
 use crate::cpus::Cpus;
 use crate::error::ExperimentRefusal;
@@ -27,7 +28,7 @@ use crate::phase::{AdvanceMode, Phase, Transition};
 use crate::protocol::{ExperimentAnswer, ExperimentRequest};
 use crate::settings::ExperimentSettings;
 use crate::watch::TaskWatch;
-use crate::workers::Workers;
+use crate::workers::{Job, Workers};
 
 /// A slot for a container. A container keeps its slot while a worker has it (`WithWorker`).
 pub(crate) enum ContainerSlot {
@@ -40,6 +41,8 @@ pub(crate) enum ContainerSlot {
 struct PendingMove {
     timelines: Vec<u32>,
     left: usize,
+    /// One of its containers has stopped before its instant.
+    behind: bool,
     begun: Instant,
     handed_out: Instant,
     answer: Sender<ExperimentAnswer>,
@@ -142,21 +145,31 @@ impl Scheduler {
         answer: Sender<ExperimentAnswer>,
         inbox: &Receiver<SchedulerMessage>,
     ) {
-        // All requests but moves see all containers: those that workers have are waited for.
-        while !request.is_move() && self.any_with_worker() {
-            match inbox.recv() {
-                Ok(SchedulerMessage::Done(container)) => self.take_back(container),
-                Ok(SchedulerMessage::Request(other, answer)) => self.handle(other, answer, inbox),
-                Err(_) => return,
+        let mut waiting = VecDeque::from([(request, answer)]);
+        while let Some((request, answer)) = waiting.pop_front() {
+            // All requests but moves see all containers: those that workers have are waited for.
+            if !request.is_move() {
+                self.workers.set_request_waits(true);
+                while self.any_with_worker() {
+                    match inbox.recv() {
+                        Ok(SchedulerMessage::Done(container)) => self.take_back(container),
+                        Ok(SchedulerMessage::Request(other, answer)) => {
+                            waiting.push_back((other, answer));
+                        }
+                        Err(_) => return,
+                    }
+                }
+                self.workers.set_request_waits(false);
             }
+            if request == ExperimentRequest::End {
+                // The experiment ends even if its containers cannot be released.
+                let _ = self.stop();
+                self.ended = Some(answer);
+                return;
+            }
+            self.carry_out_or_begin(request, &answer);
+            self.continue_interrupted();
         }
-        if request == ExperimentRequest::End {
-            // The experiment ends even if its containers cannot be released.
-            let _ = self.stop();
-            self.ended = Some(answer);
-            return;
-        }
-        self.carry_out_or_begin(request, &answer);
     }
 
     /// Carries a request out and answers it. The answer to a move comes when its containers have arrived.
@@ -169,8 +182,8 @@ impl Scheduler {
             ExperimentRequest::Progress { timeline, intervals } => {
                 self.progress(timeline, &intervals, answer).map(|()| None)
             }
-            ExperimentRequest::Advance { timeline, to } => {
-                self.advance(timeline, VirtualInstant(to), answer).map(|()| None)
+            ExperimentRequest::Advance { timeline, to, steps } => {
+                self.advance(timeline, VirtualInstant(to), steps, answer).map(|()| None)
             }
             ExperimentRequest::Step { moves } => self.step(&moves, answer).map(|()| None),
             other => self.carry_out(other).map(Some),
@@ -183,8 +196,8 @@ impl Scheduler {
 
     fn carry_out(&mut self, request: ExperimentRequest) -> anyhow::Result<ExperimentAnswer> {
         match request {
-            ExperimentRequest::Add { container, tdf, timeline, own_wall, parallel } => {
-                self.add(&container, tdf, timeline, parallel)?;
+            ExperimentRequest::Add { container, tdf, timeline, own_wall, parallel, compute } => {
+                self.add(&container, tdf, timeline, parallel, compute)?;
                 self.container(&container)?.own_wall = own_wall;
             }
             ExperimentRequest::Remove { container } => self.remove(&container)?,
@@ -195,7 +208,7 @@ impl Scheduler {
                     self.container(&container)?.let_go();
                 }
             }
-            ExperimentRequest::Synchronize => self.synchronize()?,
+            ExperimentRequest::Synchronize { at } => self.synchronize(at.map(VirtualInstant))?,
             ExperimentRequest::Start => {
                 self.change_phase(Transition::Start)?;
                 self.watch.set_switch_events(true);
@@ -264,6 +277,7 @@ impl Scheduler {
         tdf: (u64, u64),
         timeline: Option<u32>,
         parallel: u32,
+        compute: Option<ComputeTime>,
     ) -> anyhow::Result<()> {
         let rate = rate_of(tdf)?;
         self.settings.cpus.check_parallel(parallel)?;
@@ -287,13 +301,17 @@ impl Scheduler {
         let mut container =
             ExperimentContainer::new(found, group as u32, added_before, rate, timeline, cpus)
                 .with_context(|| name.to_string())?;
+        container.compute = compute.unwrap_or(self.settings.compute);
         container.handle().clone().set_experiment(Some(&self.name))?;
         container.observe_new_processes(&self.watch);
         container.reset_statistics();
         match self.phase {
             Phase::SettingUp if !found_frozen => container.let_go(),
             // The user froze it before; it begins with the others.
-            Phase::SettingUp => container.stop_tasks()?,
+            Phase::SettingUp => {
+                container.has_not_begun = true;
+                container.stop_tasks()?;
+            }
             _ => {
                 let at = self.joining_time(timeline);
                 container.stop_at(at)?;
@@ -331,12 +349,13 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Sets all clocks to the latest of their virtual times, where they stand. All wall clocks show the same date, except those
+    /// Sets all clocks to `at`, or to the latest of their virtual times if that is later. There they stand. All wall clocks show the same date, except those
     /// that keep their own.
-    fn synchronize(&mut self) -> anyhow::Result<()> {
+    fn synchronize(&mut self, at: Option<VirtualInstant>) -> anyhow::Result<()> {
         let mode = self.mode();
         self.phase.after(Transition::Synchronize, mode)?;
         let stepwise = mode == AdvanceMode::Stepwise;
+        self.give_up_interrupted();
         self.forget_ended();
         // Each clock stops where it is, so that none runs past the common time.
         for container in self.containers_mut() {
@@ -345,15 +364,21 @@ impl Scheduler {
         for container in self.containers_mut() {
             container.stop_tasks()?;
         }
-        let at = self.containers().map(|container| container.clock.now()).max().unwrap_or_default();
+        let times = self.containers().map(|container| container.clock.now());
+        let at = times.chain(at).max().unwrap_or_default();
         let wall_of = |container: &ExperimentContainer| {
-            container.clock.wall().plus(at.since(container.clock.now()))
+            let ahead = match container.has_not_begun {
+                true => Span::ZERO,
+                false => at.since(container.clock.now()),
+            };
+            container.clock.wall().plus(ahead)
         };
         let shared = self.containers().filter(|container| !container.own_wall);
         let wall = shared.map(wall_of).max().unwrap_or_default();
         for container in self.containers_mut() {
             let wall = if container.own_wall { wall_of(container) } else { wall };
             container.clock.stand_with_wall(at, wall);
+            container.has_not_begun = false;
             container.reset_statistics();
             container.interval = None;
             // A simulator decides when others see a packet; without one, all containers stand at `at`.
@@ -366,6 +391,7 @@ impl Scheduler {
 
     fn stop(&mut self) -> anyhow::Result<()> {
         self.change_phase(Transition::Stop)?;
+        self.give_up_interrupted();
         self.watch.set_switch_events(false);
         self.containers_mut().for_each(release);
         self.slots.clear();
@@ -377,7 +403,17 @@ impl Scheduler {
     fn take_back(&mut self, container: Box<ExperimentContainer>) {
         let timeline = container.timeline;
         let slot = container.group as usize;
+        let (behind, interrupted) = (container.is_behind, container.interrupted_slice.is_some());
         self.slots[slot] = ContainerSlot::Present(container);
+        if interrupted {
+            return;
+        }
+        self.count_arrival(timeline, behind);
+    }
+
+    /// Counts that a container on `timeline` has come to the end of its slice, or will not any more. If it is the last one, ends the
+    /// round, or answers the client that moves the timeline. `behind` says that it stopped before the end.
+    fn count_arrival(&mut self, timeline: Option<u32>, behind: bool) {
         if let Some(round) = &mut self.round {
             round.left -= 1;
             if round.left == 0 {
@@ -385,18 +421,51 @@ impl Scheduler {
             }
             return;
         }
-        let mut moved = Vec::new();
         for pending in &mut self.pending {
             if timeline.is_some_and(|one| pending.timelines.contains(&one)) {
                 pending.left -= 1;
-                if pending.left == 0 {
-                    moved.push((pending.begun, pending.handed_out));
-                    let _ = pending.answer.send(ExperimentAnswer::Done);
-                }
+                pending.behind |= behind;
             }
         }
-        self.pending.retain(|pending| pending.left > 0);
+        self.answer_finished_moves();
+    }
+
+    /// Answers the clients whose containers have all arrived.
+    fn answer_finished_moves(&mut self) {
+        let mut moved = Vec::new();
+        self.pending.retain(|pending| {
+            if pending.left > 0 {
+                return true;
+            }
+            moved.push((pending.begun, pending.handed_out));
+            let answer =
+                if pending.behind { ExperimentAnswer::Behind } else { ExperimentAnswer::Done };
+            let _ = pending.answer.send(answer);
+            false
+        });
         moved.into_iter().for_each(|(begun, handed_out)| self.count_time(begun, handed_out));
+    }
+
+    /// Continues the slices that a request has interrupted. No worker has a container that was with one at the request.
+    fn continue_interrupted(&mut self) {
+        let tasks = self.tasks();
+        let mut jobs = Vec::new();
+        for slot in &mut self.slots {
+            let ContainerSlot::Present(container) = slot else { continue };
+            if let Some(end) = container.interrupted_slice.take() {
+                jobs.extend(take_out(slot).map(|container| Job { container, end }));
+            }
+        }
+        jobs.into_iter().for_each(|job| self.workers.give(job, tasks));
+    }
+
+    /// Gives up the slices that a request has interrupted: their containers stay where they are.
+    fn give_up_interrupted(&mut self) {
+        let interrupted = |container: &mut ExperimentContainer| {
+            container.interrupted_slice.take().map(|_| container.timeline)
+        };
+        let given_up: Vec<Option<u32>> = self.containers_mut().filter_map(interrupted).collect();
+        given_up.into_iter().for_each(|timeline| self.count_arrival(timeline, false));
     }
 
     /// Counts the real time that a timeline took since `begun`, and its containers since `handed_out`. Time in which several
@@ -448,6 +517,9 @@ impl Scheduler {
         {
             self.index.remove(&container.name);
             self.free.push(slot);
+            if container.interrupted_slice.is_some() {
+                self.count_arrival(container.timeline, false);
+            }
         }
     }
 

@@ -48,6 +48,7 @@ fn serve(
     ready: impl FnOnce(),
 ) -> anyhow::Result<()> {
     crate::guard::start(state, directory.name())?;
+    end_on_panic();
     raise_priority();
     // A signal must not interrupt a change of a clock. Therefore one thread waits for the signals that end this process.
     let signals = SigSet::all();
@@ -82,6 +83,16 @@ fn serve(
         thread::sleep(Duration::from_millis(1));
     }
     Ok(())
+}
+
+/// From now on a panic of any thread ends this process. The guard lets the containers go on then, and clients are told; the threads
+/// that are left would wait for one that is gone.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        report(info);
+        std::process::abort();
+    }));
 }
 
 /// Gives this process the highest priority: all containers wait while one of its threads is about to run, and each run is short.
@@ -149,4 +160,32 @@ fn end_on_signals(outbox: Sender<SchedulerMessage>) -> anyhow::Result<()> {
         }
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::end_on_panic;
+
+    /// Set in the process that panics.
+    const PANICS: &str = "LORENTZ_TEST_PANICS";
+
+    #[test]
+    fn a_panic_of_a_thread_ends_the_process() {
+        if std::env::var_os(PANICS).is_some() {
+            end_on_panic();
+            let _ = thread::spawn(|| panic!("on purpose")).join();
+            thread::sleep(Duration::from_secs(60));
+            return;
+        }
+        let mut again = Command::new(std::env::current_exe().expect("this program"));
+        again.args(["--exact", "server::tests::a_panic_of_a_thread_ends_the_process"]);
+        let ended = again.arg("--nocapture").env(PANICS, "").output().expect("this program runs");
+        assert_eq!(ended.status.signal(), Some(libc::SIGABRT));
+        assert!(String::from_utf8_lossy(&ended.stderr).contains("on purpose"));
+    }
 }

@@ -3,6 +3,7 @@
 use lorentz_clock::Span;
 use serde::{Deserialize, Serialize};
 
+use crate::compute::ComputeTime;
 use crate::cpus::Cpus;
 use crate::error::ExperimentRefusal;
 
@@ -15,6 +16,8 @@ pub struct ExperimentSettings {
     pub cpus: Cpus,
     /// Skip idle time: when no container has anything to do, the clocks jump to the first deadline instead of waiting.
     pub as_fast_as_possible: bool,
+    /// How the time for which tasks compute counts, for containers that do not choose.
+    pub compute: ComputeTime,
     /// Greatest number of containers at once, from 1 to 1,000,000.
     pub most: u32,
 }
@@ -28,6 +31,9 @@ pub struct ExperimentOptions {
     pub cpus: Option<Cpus>,
     /// Skip idle time. Default: false.
     pub as_fast_as_possible: bool,
+    /// How the time for which tasks compute counts, for containers that do not choose. Default: real.
+    #[serde(default)]
+    pub compute: ComputeTime,
     /// Greatest number of containers at once. Default: 1,024.
     pub most: Option<u32>,
 }
@@ -64,6 +70,7 @@ impl ExperimentOptions {
             timeslice,
             cpus,
             as_fast_as_possible: self.as_fast_as_possible,
+            compute: self.compute,
             most,
         })
     }

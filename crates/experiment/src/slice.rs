@@ -7,28 +7,28 @@
 //!
 //! All tasks may sleep because one of them has something to send that containers behind it must not see yet (send ordering). Then
 //! the clock stands there, and the slice continues when the others have come as far.
+//!
+//! A container whose computing takes no virtual time has slices of another kind ([`stepped`]).
+
+mod context;
+mod stepped;
+mod waking;
+
+pub use context::{SliceContext, SliceEnd};
 
 use std::time::{Duration, Instant};
 
 use lorentz_clock::{failpoint, saturate, Failpoint, Span, VirtualInstant};
 
+use crate::compute::ComputeTime;
 use crate::container::ExperimentContainer;
-use crate::watch::TaskWatch;
+use context::{MAX_UNINTERRUPTED, POLL_TIME};
+use waking::{TaskActivity, WakingThreads};
 
-/// Time of polling before the worker waits for an event; most programs wait again within it.
-const POLL_TIME: Duration = Duration::from_micros(100);
 /// Time before the limit, ns, at which the worker wakes; it spins for the rest, to be exact.
 const SPIN_TIME: Span = Span(60_000);
 /// A deadline nearer than this, ns, comes by itself sooner than a jump would take.
 const MIN_JUMP: Span = Span(20_000);
-/// Time that a notified task may take to wake, on a busy processor.
-const WAKE_TIMEOUT: Duration = Duration::from_millis(5);
-/// Time after the end of a wait from which the worker takes it that the thread left the wait by siglongjmp.
-const ABANDONED_AFTER: Duration = Duration::from_millis(250);
-/// Time that a timer set to a past moment may take. Its thread runs once to set it, and again when it expires.
-const TIMER_EXPIRY_TIME: Duration = Duration::from_micros(50);
-/// Length of a slice, real time, after which it may be broken off for another timeline's.
-const MAX_UNINTERRUPTED: Duration = Duration::from_millis(3);
 /// Time of looking without a pause for tasks to stop; most stop within it. Then the worker pauses after each look: a task may need
 /// that very processor to stop.
 const FREEZE_SPIN_TIME: Duration = Duration::from_micros(100);
@@ -36,23 +36,15 @@ const FREEZE_PAUSE: Duration = Duration::from_micros(20);
 /// Time that tasks may take to stop. A task in an uninterruptible wait stops when it returns; its clock stands meanwhile.
 const FREEZE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The worker's side of a slice.
-pub struct SliceContext<'a> {
-    /// The source of task states.
-    pub watch: &'a TaskWatch,
-    /// Number of tasks of the experiment.
-    pub tasks: usize,
-    /// Whether another timeline's container waits for one of its processors.
-    pub other_timeline_waits: &'a dyn Fn() -> bool,
-}
-
-/// Gives `container` its slice, up to `end`. Returns false if the slice was broken off for another timeline; the caller continues
-/// it later.
+/// Gives `container` its slice, up to `end`.
 pub fn run(
     container: &mut ExperimentContainer,
     end: VirtualInstant,
     context: &SliceContext<'_>,
-) -> bool {
+) -> SliceEnd {
+    if container.compute == ComputeTime::None {
+        return stepped::run(container, end, context);
+    }
     let begun = Instant::now();
     let from = beginning(container, end);
     if container.stopped && from >= end {
@@ -60,7 +52,7 @@ pub fn run(
         container.statistics.slices += 1;
         container.statistics.at_limit += 1;
         container.clock.stand(end);
-        return true;
+        return SliceEnd::Over;
     }
     let ahead = begin(container, from, end, context);
     let (outcome, was_idle) = until_end(container, from, end, context);
@@ -69,6 +61,7 @@ pub fn run(
             container.clock.stand(end);
             container.account.forget_deficit();
         }
+        SliceOutcome::StepsUsed => container.clock.stand(VirtualInstant(0)),
         SliceOutcome::AtLimit | SliceOutcome::WaitsToSend | SliceOutcome::BrokenOff => {
             if outcome != SliceOutcome::AtLimit {
                 // The clock stands where it is.
@@ -93,11 +86,15 @@ pub fn run(
         }
     }
     container.waits_to_send = outcome == SliceOutcome::WaitsToSend;
-    let over = !matches!(outcome, SliceOutcome::WaitsToSend | SliceOutcome::BrokenOff);
+    let over = matches!(outcome, SliceOutcome::AtLimit | SliceOutcome::Idle);
     container.statistics.slices += u64::from(over);
     container.statistics.at_limit += u64::from(outcome == SliceOutcome::AtLimit);
     container.statistics.wanted += begun.elapsed() * container.processors();
-    outcome != SliceOutcome::BrokenOff
+    match outcome {
+        SliceOutcome::BrokenOff => SliceEnd::BrokenOff,
+        SliceOutcome::StepsUsed => SliceEnd::StepsUsed,
+        _ => SliceEnd::Over,
+    }
 }
 
 /// Returns the virtual time in a slice up to `end` from which the container has something to do.
@@ -130,16 +127,7 @@ fn begin(
     } else {
         container.clock.run(from, end, container.rate);
     }
-    failpoint(container.clock.registry(), Failpoint::SliceBegun);
-    if container.stopped {
-        // Notify first: a wait that the freezer broke off continues only if its signal is pending when its thread runs.
-        container.clock.notify_all(&container.tasks.pids);
-        container.cgroup.thaw();
-        container.stopped = false;
-    } else {
-        container.clock.notify_due(&container.tasks.pids);
-    }
-    failpoint(container.clock.registry(), Failpoint::SliceRunning);
+    container.let_tasks_run();
     if ahead <= MIN_JUMP {
         return Duration::ZERO;
     }
@@ -159,7 +147,7 @@ fn run_ahead(
     let begun = Instant::now();
     while let Some(left) = ahead.checked_sub(begun.elapsed()) {
         context.watch.wait(left);
-        if context.watch.idle(container.group, &container.cgroup, context.tasks).is_some() {
+        if context.watch.idle(container.group, &container.cgroup, context.tasks) {
             break;
         }
     }
@@ -177,6 +165,8 @@ enum SliceOutcome {
     WaitsToSend,
     /// The tasks still run, and another timeline's container waits for one of their processors.
     BrokenOff,
+    /// The tasks sleep, and the clock has made as many steps as it may.
+    StepsUsed,
 }
 
 /// Waits for the end of a slice that began at `from`. Also returns whether the clock jumped to a deadline of the container.
@@ -190,28 +180,29 @@ fn until_end(
     let (mut polling_since, mut was_idle) = (begun, false);
     let mut due = WakingThreads::since(from, container);
     loop {
-        if let Some(runs) = context.watch.idle(container.group, &container.cgroup, context.tasks) {
-            if due.are_awaited(container, runs) {
-                continue;
+        match due.look(container, context) {
+            TaskActivity::Running if container.clock.until_limit() == Span::ZERO => {
+                return (SliceOutcome::AtLimit, was_idle);
             }
-            match container.clock.next_deadline() {
-                _ if container.clock.has_waiting_sender() => {
-                    return (SliceOutcome::WaitsToSend, was_idle)
-                }
-                Some(next) if next <= end => {
-                    // The container had nothing to do; nobody took time from it.
-                    container.account.forget_deficit();
-                    was_idle = true;
-                    if next.since(container.clock.now()) > MIN_JUMP {
-                        container.clock.run(next, end, container.rate);
-                        container.clock.notify_due(&container.tasks.pids);
+            TaskActivity::Running => {}
+            TaskActivity::Waking => continue,
+            TaskActivity::Resting { waits_to_send: true, .. } => {
+                return (SliceOutcome::WaitsToSend, was_idle);
+            }
+            TaskActivity::Resting { next: Some(next), .. } if next <= end => {
+                // The container had nothing to do; nobody took time from it.
+                container.account.forget_deficit();
+                was_idle = true;
+                if next.since(container.clock.now()) > MIN_JUMP {
+                    if !container.may_step() {
+                        return (SliceOutcome::StepsUsed, was_idle);
                     }
-                    polling_since = Instant::now();
+                    container.clock.run(next, end, container.rate);
+                    container.clock.notify_due(&container.tasks.pids);
                 }
-                _ => return (SliceOutcome::Idle, was_idle),
+                polling_since = Instant::now();
             }
-        } else if container.clock.until_limit() == Span::ZERO {
-            return (SliceOutcome::AtLimit, was_idle);
+            TaskActivity::Resting { .. } => return (SliceOutcome::Idle, was_idle),
         }
         if polling_since.elapsed() > POLL_TIME {
             let left = container.clock.until_limit();
@@ -232,46 +223,6 @@ fn until_end(
             }
             polling_since = Instant::now();
         }
-    }
-}
-
-/// Threads whose deadline has come and that still sleep: they are about to wake.
-struct WakingThreads {
-    /// Virtual time up to which all deadlines are notified.
-    notified_until: VirtualInstant,
-    /// Value of `runs` at the last notification or finding of an overdue wait, and its time.
-    last: Option<(u64, Instant)>,
-}
-
-impl WakingThreads {
-    /// Begins at `from`, in a slice of `container`. All threads that slept have been notified.
-    fn since(from: VirtualInstant, container: &ExperimentContainer) -> WakingThreads {
-        let last = (!container.tasks.awake).then(|| (container.tasks.runs, Instant::now()));
-        WakingThreads { notified_until: from.plus(Span(-1)), last }
-    }
-
-    /// Whether a thread is about to wake. The caller has found all tasks asleep when they had run `runs` times.
-    fn are_awaited(&mut self, container: &mut ExperimentContainer, runs: u64) -> bool {
-        let now = container.clock.now();
-        let before = std::mem::replace(&mut self.notified_until, now);
-        let notified =
-            now > before && container.clock.notify_between(before, now, &container.tasks.pids);
-        let overdue = container.clock.has_overdue_wait(container.waits_handled_until);
-        let (seen, when) = match self.last {
-            Some((seen, when)) if !notified && (seen == runs || !overdue) => (seen, when),
-            None if !notified && !overdue => return false,
-            _ => *self.last.insert((runs, Instant::now())),
-        };
-        let timeout = match overdue {
-            true => ABANDONED_AFTER,
-            false if seen == runs => WAKE_TIMEOUT,
-            false => TIMER_EXPIRY_TIME,
-        };
-        if when.elapsed() < timeout {
-            return true;
-        }
-        (container.waits_handled_until, self.last) = (now, None);
-        false
     }
 }
 

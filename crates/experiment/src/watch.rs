@@ -9,6 +9,7 @@ use std::time::Duration;
 use lorentz_control::processes::threads_of;
 use lorentz_control::Cgroup;
 use lorentz_idle::{look_through, SwitchTrace, TaskState};
+use lorentz_syscalls::{Sysno, ASK_MONITOR};
 use nix::poll::{ppoll, PollFd, PollFlags};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use std::os::fd::BorrowedFd;
@@ -70,16 +71,30 @@ impl TaskWatch {
         cgroups.flat_map(|(group, cgroup)| tasks_by_proc(group, cgroup)).collect()
     }
 
-    /// Returns how often the tasks of a group have run, if all of them sleep in two looks that agree. None if a task runs or
-    /// executes another program. `tasks` is the number of tasks of the experiment.
-    pub fn idle(&self, group: u32, cgroup: &Cgroup, tasks: usize) -> Option<u64> {
+    /// Calls `read` while all tasks of a group sleep: with the number of times that they have run. Returns that number and the
+    /// result. None if a task runs or waits for the monitor, or has run meanwhile. `tasks` is the number of tasks of the experiment.
+    pub fn while_idle<T>(
+        &self,
+        group: u32,
+        cgroup: &Cgroup,
+        tasks: usize,
+        read: impl FnOnce(u64) -> T,
+    ) -> Option<(u64, T)> {
         let look = || self.look(group, cgroup, tasks);
         let first = look();
         let idle = first.iter().all(|task| task.asleep)
-            && first == look()
-            && !first.iter().any(|task| is_executing(task.pid, task.thread));
+            && !first.iter().any(|task| awaits_monitor(task.pid, task.thread));
+        if !idle {
+            return None;
+        }
         let runs = first.iter().fold(0u64, |sum, task| sum.wrapping_add(task.runs));
-        idle.then_some(runs)
+        let result = read(runs);
+        (first == look()).then_some((runs, result))
+    }
+
+    /// Whether all tasks of a group sleep, as in [`TaskWatch::while_idle`].
+    pub fn idle(&self, group: u32, cgroup: &Cgroup, tasks: usize) -> bool {
+        self.while_idle(group, cgroup, tasks, |_| ()).is_some()
     }
 
     /// Returns the tasks of a group. `tasks` is the number of tasks of the experiment.
@@ -96,10 +111,10 @@ impl TaskWatch {
         }
     }
 
-    /// Whether a thread of these processes is about to execute another program. Such a thread sleeps, because it waits for the
-    /// monitor.
-    pub fn any_is_executing(&self, pids: &[u32]) -> bool {
-        pids.iter().any(|pid| threads_of(*pid).any(|thread| is_executing(*pid, thread)))
+    /// Whether a thread of these processes waits for the monitor, as one does that is about to execute another program. Such a
+    /// thread sleeps, but it is not idle.
+    pub fn any_awaits_monitor(&self, pids: &[u32]) -> bool {
+        pids.iter().any(|pid| threads_of(*pid).any(|thread| awaits_monitor(*pid, thread)))
     }
 
     /// Waits until no task of one of the groups seems to run any more, at most for `limit`.
@@ -123,8 +138,9 @@ impl TaskWatch {
     }
 }
 
-fn is_executing(pid: u32, thread: u32) -> bool {
-    const EXEC_CALLS: [libc::c_long; 2] = [libc::SYS_execve, libc::SYS_execveat];
+/// Whether the thread waits for the container's monitor: it executes another program, or asks for something else.
+fn awaits_monitor(pid: u32, thread: u32) -> bool {
+    let answered_by_monitor = [Sysno::execve, Sysno::execveat, ASK_MONITOR].map(Sysno::number);
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else {
         return false;
     };
@@ -134,7 +150,7 @@ fn is_executing(pid: u32, thread: u32) -> bool {
         .split(' ')
         .next()
         .and_then(|call| call.parse().ok())
-        .is_some_and(|call| EXEC_CALLS.contains(&call))
+        .is_some_and(|call| answered_by_monitor.contains(&call))
 }
 
 fn tasks_by_proc(group: u32, cgroup: &Cgroup) -> Vec<TaskState> {

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 use std::thread;
@@ -13,7 +14,7 @@ use crate::claims::Claims;
 use crate::container::ExperimentContainer;
 use crate::cpus::Cpus;
 use crate::message::SchedulerMessage;
-use crate::slice::{self, SliceContext};
+use crate::slice::{self, SliceContext, SliceEnd};
 use crate::watch::TaskWatch;
 
 /// A slice to be given.
@@ -27,6 +28,7 @@ pub struct Job {
 /// The worker threads, each with its processor.
 pub struct Workers {
     workers: Vec<(usize, Sender<(Job, usize)>)>,
+    request_waits: Arc<AtomicBool>,
 }
 
 impl Workers {
@@ -43,10 +45,12 @@ impl Workers {
     ) -> anyhow::Result<Workers> {
         let mut workers = Vec::new();
         let claims = Arc::new(Claims::default());
+        let request_waits = Arc::new(AtomicBool::new(false));
         for cpu in cpus.numbers().iter().copied() {
             let (sender, jobs) = channel();
             let (watch, claims, outbox) = (watch.clone(), claims.clone(), outbox.clone());
-            let worker = Worker { jobs, watch, claims, outbox };
+            let request_waits = request_waits.clone();
+            let worker = Worker { jobs, watch, claims, request_waits, outbox };
             let spare = spare.clone();
             thread::Builder::new().name(format!("worker-{cpu}")).spawn(move || {
                 // If that fails, the thread runs on any processor.
@@ -55,7 +59,13 @@ impl Workers {
             })?;
             workers.push((cpu, sender));
         }
-        Ok(Workers { workers })
+        Ok(Workers { workers, request_waits })
+    }
+
+    /// Sets whether a request waits for all containers. A slice that may last for any time ends early then.
+    pub fn set_request_waits(&self, waits: bool) {
+        // Relaxed: a worker that sees it late ends its slice late.
+        self.request_waits.store(waits, Ordering::Relaxed);
     }
 
     /// Gives `job` to the worker of the container's first processor. `tasks` is the number of tasks the scheduler has counted in the
@@ -75,6 +85,7 @@ struct Worker {
     jobs: Receiver<(Job, usize)>,
     watch: Arc<TaskWatch>,
     claims: Arc<Claims>,
+    request_waits: Arc<AtomicBool>,
     outbox: Sender<SchedulerMessage>,
 }
 
@@ -99,12 +110,18 @@ impl Worker {
                 watch: &self.watch,
                 tasks,
                 other_timeline_waits: &other_timeline_waits,
+                request_waits: &|| self.request_waits.load(Ordering::Relaxed),
             };
-            let is_over = slice::run(&mut job.container, job.end, &context);
+            let slice_end = slice::run(&mut job.container, job.end, &context);
             drop(claim);
-            if !is_over {
+            if slice_end == SliceEnd::BrokenOff {
                 waiting.borrow_mut().push_back((job, tasks));
-            } else if self.outbox.send(SchedulerMessage::Done(job.container)).is_err() {
+                continue;
+            }
+            job.container.is_behind = slice_end == SliceEnd::StepsUsed;
+            job.container.interrupted_slice =
+                (slice_end == SliceEnd::Interrupted).then_some(job.end);
+            if self.outbox.send(SchedulerMessage::Done(job.container)).is_err() {
                 return;
             }
         }

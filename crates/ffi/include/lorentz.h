@@ -160,6 +160,20 @@ int lorentz_experiment_add(lorentz_experiment *experiment, const char *container
 int lorentz_experiment_add_parallel(lorentz_experiment *experiment, const char *container, double tdf,
                                     int64_t timeline, uint32_t parallel);
 
+/* Options of a container in an experiment. A field that is zero stands for its default; set timeline to
+ * LORENTZ_NO_TIMELINE if no simulator moves it. */
+typedef struct lorentz_joining {
+    double tdf;        /* real seconds per virtual second in its slices; default 1 */
+    int64_t timeline;  /* the timeline that it follows, or LORENTZ_NO_TIMELINE */
+    uint32_t parallel; /* number of processors that it runs on at once; default 1 */
+    int compute_none;  /* 1: its clock stands while its programs compute, and goes from deadline to deadline:
+                          programs see the same instants in every run; default: as the experiment has it */
+} lorentz_joining;
+
+/* Adds a container with all its options; as lorentz_experiment_add() for the rest. */
+int lorentz_experiment_add_as(lorentz_experiment *experiment, const char *container,
+                              const lorentz_joining *options);
+
 /* Releases a container, which goes on by itself. */
 int lorentz_experiment_remove(lorentz_experiment *experiment, const char *container);
 

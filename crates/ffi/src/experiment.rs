@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 
 use lorentz_embed::{
-    rate_of_tdf, Error, Experiment, ExperimentOptions, Joining, Owner, Result, Span,
+    rate_of_tdf, ComputeTime, Error, Experiment, ExperimentOptions, Joining, Owner, Result, Span,
 };
 
 use crate::ffi_text::{give_text, given, optional_text, text, to_status};
@@ -28,6 +28,7 @@ impl LorentzSettings {
             timeslice_ns: Some(self.timeslice_ns).filter(|&nanos| nanos != 0),
             cpus: cpus.transpose()?,
             as_fast_as_possible: self.as_fast_as_possible != 0,
+            compute: ComputeTime::Real,
             most: Some(self.most).filter(|&most| most != 0),
         })
     }
@@ -114,6 +115,36 @@ pub extern "C" fn lorentz_experiment_add(
     with(experiment, |experiment| {
         let (container, rate) = (text("container", container)?, rate_of_tdf(tdf)?);
         experiment.add(container, rate, timeline(timeline_number)?).map(drop)
+    })
+}
+
+/// `lorentz_joining` of the header. A value of zero stands for the default, but for the timeline.
+#[repr(C)]
+pub struct LorentzJoining {
+    tdf: f64,
+    timeline: i64,
+    parallel: u32,
+    compute_none: c_int,
+}
+
+/// Adds a container with all options.
+#[no_mangle]
+pub extern "C" fn lorentz_experiment_add_as(
+    experiment: Handle,
+    container: *const c_char,
+    options: Option<&LorentzJoining>,
+) -> c_int {
+    with(experiment, |experiment| {
+        let options = given("options", options)?;
+        let tdf = if options.tdf == 0.0 { 1.0 } else { options.tdf };
+        experiment
+            .add_as(&Joining {
+                timeline: timeline(options.timeline)?,
+                parallel: options.parallel.max(1),
+                compute: (options.compute_none != 0).then_some(ComputeTime::None),
+                ..Joining::new(text("container", container)?, rate_of_tdf(tdf)?)
+            })
+            .map(drop)
     })
 }
 

@@ -355,6 +355,9 @@ impl Watch {
             return false;
         }
         self.known = processes_of(&tasks);
+        // Read before the leap: the thread leaves its wait then.
+        let marks = tasks.len() == 1 && self.clock.may_mark_sole_thread(head);
+        let alone = marks.then(|| self.clock.sole_waiter()).flatten();
         let (clock, entries) = (&self.clock, self.entries);
         let still = || {
             let now = asleep_by(&mut self.switch_trace, &self.file);
@@ -362,12 +365,8 @@ impl Watch {
         };
         let leapt =
             self.clock.leap_to_next(self.notified, &self.known, self.timestamps.as_ref(), still);
-        if leapt
-            && tasks.len() == 1
-            && self.clock.may_mark_sole_thread(head)
-            && self.is_sole_thread(&tasks[0])
-        {
-            self.clock.mark_sole_thread(head);
+        if let Some(alone) = alone.filter(|_| leapt && self.is_sole_thread(&tasks[0])) {
+            self.clock.mark_sole_thread(alone, head);
         }
         leapt
     }

@@ -1,5 +1,6 @@
 //! Checks of a topology file: they make the plan of the network, or find the first error and its place.
 
+mod compute;
 mod error;
 mod links;
 mod movements;
@@ -15,6 +16,7 @@ use lorentz_container::{is_name, Bind};
 use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
 use serde_saphyr::{Location, Spanned};
 
+use compute::{check_compute, check_parallel, NodeDefaults};
 use error::{refuse, PlanError};
 
 use crate::emulator::SwitchKind;
@@ -77,8 +79,10 @@ fn check(source: &str, file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
     if file.topology.nodes.is_empty() {
         return refuse(name.defined, "topology: nodes: expected at least one");
     }
+    let compute = check_compute("", file.compute.as_ref(), file.rounds)?.unwrap_or_default();
+    let defaults = NodeDefaults { isolation: file.isolation, compute, rounds: file.rounds };
     for (name, node) in &file.topology.nodes {
-        check_node(source, name, node, file.isolation, &mut plan)?;
+        check_node(source, name, node, &defaults, &mut plan)?;
     }
     if plan.nodes.len() > MAX_NODES {
         return refuse(
@@ -150,7 +154,7 @@ fn check_node(
     source: &str,
     name: &str,
     node: &Spanned<Node>,
-    isolation: Isolation,
+    defaults: &NodeDefaults,
     plan: &mut NetworkPlan,
 ) -> Result<(), PlanError> {
     let at = node.defined;
@@ -172,7 +176,7 @@ fn check_node(
     if node.stp {
         return refuse(at, format!("node {name}: stp: expected 'kind: switch'"));
     }
-    plan.nodes.push(check_process(source, name, at, node, isolation, plan.rounds)?);
+    plan.nodes.push(check_process(source, name, at, node, defaults)?);
     Ok(())
 }
 
@@ -182,21 +186,24 @@ fn check_process(
     name: &str,
     at: Location,
     node: &Node,
-    isolation: Isolation,
-    rounds: bool,
+    defaults: &NodeDefaults,
 ) -> Result<NodePlan, PlanError> {
     let command = check_command(name, at, node)?;
     let own_clock = node.clock_keys();
     let clock = clock_options(&own_clock)?;
-    if let Some((key, own)) = own_clock.first().filter(|_| !rounds) {
+    if let Some((key, own)) = own_clock.first().filter(|_| !defaults.rounds) {
         return refuse(
             own.defined,
             format!("node {name}: {key} of its own: expected 'rounds: true', without which all nodes are on one clock"),
         );
     }
+    let own_compute =
+        check_compute(&format!("node {name}: "), node.compute.as_ref(), defaults.rounds)?;
+    let compute = own_compute.unwrap_or(defaults.compute);
+    let parallel = check_parallel(name, node, defaults.rounds)?;
     check_image(name, node)?;
     check_user(name, node)?;
-    let isolation = node.isolation.unwrap_or(isolation);
+    let isolation = node.isolation.unwrap_or(defaults.isolation);
     let binds = check_binds(name, node, isolation)?;
     if node.files.is_some() && isolation == Isolation::Host {
         return refuse(at, format!("node {name}: files: expected isolation: private beside it"));
@@ -205,6 +212,8 @@ fn check_process(
     Ok(NodePlan {
         name: name.to_string(),
         clock,
+        compute,
+        parallel,
         isolation,
         args: node.args.clone(),
         network_of: node.network_of.as_ref().map(|other| other.value.clone()),
@@ -245,6 +254,8 @@ fn check_switch(name: &str, at: Location, node: &Node) -> Result<SwitchKind, Pla
         && node.args.is_empty()
         && node.network_of.is_none()
         && node.isolation.is_none()
+        && node.compute.is_none()
+        && node.parallel.is_none()
         && node.clock_keys().is_empty();
     if !is_bare {
         return refuse(

@@ -1,6 +1,7 @@
 //! A client of a running network, in any other process.
 
 use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::Context;
 use lorentz_container::StateDir;
@@ -8,13 +9,19 @@ use lorentz_experiment::{Connection, ConnectionError};
 
 use crate::directory::NetworkDir;
 use crate::plan::Endpoint;
-use crate::protocol::{LinkChange, NetworkAnswer, NetworkRequest, NetworkStatus};
+use crate::protocol::{LinkChange, NetworkAnswer, NetworkRequest, NetworkStatus, Replacement};
 use crate::NetworkRefusal;
 
 /// A network whose emulator runs.
 pub struct Network {
     name: String,
     connection: Connection,
+}
+
+impl AsFd for Network {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
 }
 
 impl Network {
@@ -77,6 +84,11 @@ impl Network {
     /// If there is no such link, or the values make no sense together.
     pub fn set(&mut self, setting: LinkChange) -> anyhow::Result<()> {
         self.ask(&NetworkRequest::Set(Box::new(setting))).map(drop)
+    }
+
+    /// Has the network go over to the topology in its directory.
+    pub(crate) fn replace(&mut self, replacement: Replacement) -> anyhow::Result<()> {
+        self.ask(&NetworkRequest::Replace(Box::new(replacement))).map(drop)
     }
 
     /// Captures the frames that the interface `end` sends and receives from here on, as pcapng, until the network ends or the

@@ -10,14 +10,16 @@ use std::io::{self, IsTerminal, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use lorentz_clock::{Span, VirtualInstant};
 use lorentz_container::{
     self as container, start_in_background, Container, MonitorKind, NewContainer, StateDir,
 };
-use lorentz_control::{Cgroup, ClockOptions, ClockSettings, HostNow};
-use lorentz_experiment::{self as experiment, Experiment};
+use lorentz_control::{Cgroup, Clock, ClockOptions, ClockSettings, HostNow};
+use lorentz_experiment::{self as experiment, ComputeTime, Experiment};
+use nix::fcntl::Flock;
 use nix::sched::{setns, unshare, CloneFlags};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 
@@ -29,15 +31,16 @@ use crate::file_systems::{self, NodeEntry};
 use crate::image;
 use crate::kernel_timers::{self, KernelTimers};
 use crate::lines;
-use crate::node::{enter, join_rounds, open_log, output, set_no_new_privs, standing_still};
+use crate::node::{
+    enter, join_rounds, make_interface, node_status, open_log, output, set_no_new_privs,
+    standing_still,
+};
 use crate::plan::{Endpoint, LinkPlan, NetworkPlan, NodeBind, NodePlan};
 use crate::private;
-use crate::protocol::NodeStatus;
 use crate::serve::{EmulatorServer, Port, SendTimes};
 use crate::steps::{ExecPolicy, LinkCount, Step};
-use crate::tap::{self, Tap};
-use crate::timestamps::FrameTimestamps;
-use crate::topology::Isolation;
+use crate::tap;
+use crate::topology::{Isolation, TopologyFile};
 use crate::NetworkRefusal;
 
 /// The namespaces that each node has of its own.
@@ -45,7 +48,8 @@ const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::C
 
 /// Makes the network of `plan` and starts its time. The caller must have one thread only. Returns the lines of `exec` that failed.
 ///
-/// `progress` hears of each step: of nodes, links and [`Step::Started`] in a child process.
+/// `topology` is the file that `plan` was made of. `progress` hears of each step: of nodes, links and [`Step::Started`] in a child
+/// process.
 ///
 /// # Errors
 ///
@@ -54,6 +58,7 @@ const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::C
 pub fn up(
     state: &StateDir,
     plan: &NetworkPlan,
+    topology: &TopologyFile,
     policy: ExecPolicy,
     progress: &dyn Fn(Step),
 ) -> anyhow::Result<Vec<FailedLine>> {
@@ -64,7 +69,8 @@ pub fn up(
         experiment::create(state, &plan.name, &experiment::ExperimentOptions::default())
             .inspect_err(|_| directory.remove())?;
     }
-    let made = image::mount_all(&directory, plan).and_then(|plan| {
+    let made = directory.store_topology(topology).and_then(|()| {
+        let plan = image::mount_all(&directory, plan)?;
         plan.nodes.iter().try_for_each(check_command)?;
         start_emulator(state, &plan, &directory, progress)?;
         lines::run_exec(state, &plan, &directory, policy, progress)
@@ -76,7 +82,7 @@ pub fn up(
 }
 
 /// Checks that the program of the node exists.
-fn check_command(node: &NodePlan) -> anyhow::Result<()> {
+pub(crate) fn check_command(node: &NodePlan) -> anyhow::Result<()> {
     let Some(word) = node.command.as_ref().and_then(|words| words.first()) else { return Ok(()) };
     let is_there = match &node.rootfs {
         Some(root) if word.contains('/') => {
@@ -127,15 +133,7 @@ fn check(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<()> {
         return Err(NetworkRefusal::NameInUse(plan.name.clone()).into());
     }
     state.check_new_name(&plan.name)?;
-    for node in &plan.nodes {
-        state.check_new_name(&container_of(&plan.name, &node.name))?;
-        check_files(node)?;
-        // The programs of an image are known only after the mount.
-        if node.image.is_none() {
-            check_command(node)?;
-        }
-    }
-    image::check_all(plan)?;
+    check_new_nodes(state, plan)?;
     let host = HostNow::read()?;
     clock_settings(&plan.clock, &host)?;
     let mut own = plan.nodes.iter().map(|node| node.clock.or(&plan.clock));
@@ -156,7 +154,9 @@ fn start_emulator(
         true => Some(stderr.as_fd().try_clone_to_owned()?),
         false => None,
     };
-    let kept = [Some(listener.as_fd()), terminal.as_ref().map(AsFd::as_fd)];
+    // The emulator has it from its first instruction on. `up` may be killed at any moment.
+    let starting = directory.begin_making()?;
+    let kept = [Some(listener.as_fd()), Some(starting.as_fd()), terminal.as_ref().map(AsFd::as_fd)];
     let kept: Vec<BorrowedFd> = kept.into_iter().flatten().collect();
     start_in_background(&kept, |ready| {
         if let Some(terminal) = &terminal {
@@ -171,7 +171,9 @@ fn start_emulator(
             let _ = nix::unistd::dup2_stderr(&null);
             ready.done();
         };
-        emulate(state, plan, directory, listener.try_clone()?, progress, started)
+        let making = ManuallyDrop::new(directory.begin_making()?);
+        nix::unistd::close(starting.as_raw_fd())?;
+        emulate(state, plan, directory, listener.try_clone()?, making, progress, started)
     })
 }
 
@@ -180,6 +182,8 @@ fn emulate(
     plan: &NetworkPlan,
     directory: &NetworkDir,
     listener: UnixListener,
+    // After an error the lock stays until this process, and those that make nodes, have ended.
+    making: ManuallyDrop<Flock<File>>,
     progress: &dyn Fn(Step),
     ready: impl FnOnce(),
 ) -> anyhow::Result<()> {
@@ -192,19 +196,18 @@ fn emulate(
     record.entries = plan.nodes.iter().filter(on_host).map(entry).collect();
     record.shutdown = lines::of_shutdown(plan, directory);
     directory.store(&record)?;
-    // After an error the lock stays until this process, and those that make nodes, have ended.
-    let making = ManuallyDrop::new(directory.begin_making()?);
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     // All clocks begin at one instant.
     let host = HostNow::read()?;
+    let plan = &with_fixed_start(plan, &host);
     let owner = make_clock(state, plan, &host)?;
     let (emulator, stations) = build_emulator(plan);
     let ports = make_nodes(state, plan, directory, &stations, &host, making.as_fd(), progress)?;
     drop(ManuallyDrop::into_inner(making));
     let mut rounds = None;
     if plan.rounds {
-        rounds = Some(hold_nodes(state, plan, &ports)?);
+        rounds = Some(hold_nodes(state, plan, &owner.clock()?, &ports)?);
         record.made = creation_times(state, plan)?;
         directory.store(&record)?;
     }
@@ -222,6 +225,8 @@ fn emulate(
         clock: owner.clock()?,
         clock_path: owner.clock_path(),
         listener,
+        state: state.clone(),
+        directory: directory.clone(),
         rounds,
     };
     server.serve(|| {
@@ -239,14 +244,6 @@ fn raise_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) };
 }
 
-fn node_status(plan: &NetworkPlan, directory: &NetworkDir, node: &NodePlan) -> NodeStatus {
-    NodeStatus {
-        name: node.name.clone(),
-        container: container_of(&plan.name, &node.name),
-        output: output(directory, node).display().to_string(),
-    }
-}
-
 /// Makes the container with the network's clock, which stands still.
 fn make_clock(state: &StateDir, plan: &NetworkPlan, host: &HostNow) -> anyhow::Result<Container> {
     let words = ["lorentz".into(), "up".into()];
@@ -258,26 +255,50 @@ fn make_clock(state: &StateDir, plan: &NetworkPlan, host: &HostNow) -> anyhow::R
     Ok(state.create(&new, &clock_settings(&plan.clock, host)?)?)
 }
 
+/// CLOCK_MONOTONIC of all nodes at the start, where computing takes no time: programs see the same instants in every run. The
+/// nodes' clocks are made within the time before it.
+const FIXED_START: VirtualInstant = VirtualInstant(1_000_000_000_000);
+
+fn has_fixed_start(plan: &NetworkPlan) -> bool {
+    plan.nodes.iter().any(|node| node.compute == ComputeTime::None)
+}
+
+/// The plan, whose clocks begin near zero if there is a fixed start. `host` is the present time.
+fn with_fixed_start(plan: &NetworkPlan, host: &HostNow) -> NetworkPlan {
+    let mut plan = plan.clone();
+    if has_fixed_start(&plan) {
+        plan.clock.monotonic = Some(Span(-host.real.0));
+        plan.clock.boottime = Some(Span(-host.boot.0));
+    }
+    plan
+}
+
 /// Settings of a clock that stands still at the network's start.
 fn clock_settings(options: &ClockOptions, host: &HostNow) -> anyhow::Result<ClockSettings> {
     Ok(standing_still(options).settings(host)?)
 }
 
-/// Holds the clocks of all nodes at one instant, in the experiment that moves them from here on. Also returns the
-/// instants at which frames leave their ports.
+/// Holds the clocks of all nodes at one instant, in the experiment that moves them from here on, and moves the network's
+/// own clock there. Also returns the instants at which frames leave their ports.
 fn hold_nodes(
     state: &StateDir,
     plan: &NetworkPlan,
+    clock: &Clock,
     ports: &[Port],
 ) -> anyhow::Result<(Experiment, Vec<SendTimes>)> {
     let mut experiment = Experiment::open(state, &plan.name)?;
-    experiment.synchronize()?;
-    let source = |port: &Port| {
-        let node = state.container(&container_of(&plan.name, &port.end.node))?;
-        let timestamps =
-            FrameTimestamps::of(&port.tap).context("rounds need BPF programs at interfaces")?;
-        Ok(SendTimes { clock: node.clock()?, timestamps })
-    };
+    match has_fixed_start(plan) {
+        true => experiment.synchronize_at(FIXED_START)?,
+        false => experiment.synchronize()?,
+    }
+    if let Some(node) = plan.nodes.first() {
+        let nodes = state.container(&container_of(&plan.name, &node.name))?.clock()?.look().now();
+        // It stands, and its wall clock shows the time of the start already.
+        let later = nodes.since(clock.look().now());
+        clock.leap(later)?;
+        clock.step(Span(-later.0))?;
+    }
+    let source = |port: &Port| SendTimes::of(state, &plan.name, &port.end, port.tap()?);
     let send_times = ports.iter().map(source).collect::<anyhow::Result<_>>()?;
     Ok((experiment, send_times))
 }
@@ -380,20 +401,24 @@ fn set_up_namespaces(
     stations: &[Endpoint],
     ports: &mut Vec<(StationId, Port)>,
 ) -> anyhow::Result<()> {
-    set_hostname(node)?;
-    tap::loopback_up().context("lo")?;
+    begin_namespaces(node)?;
     for (number, end) in stations.iter().enumerate().filter(|(_, end)| end.node == node.name) {
         let (link, side) = link_of(plan, end);
-        let wanted = tap::InterfaceOptions {
-            name: &end.interface,
-            mac: link.macs[side].unwrap_or(generated_mac(number)),
-            mtu: link.mtu,
-            addresses: &link.addresses[side],
-        };
-        let tap = Tap::make(&wanted).with_context(|| format!("interface {}", end.interface))?;
-        ports.push((StationId(number), Port { tap, end: end.clone(), refused: 0 }));
+        let tap = make_interface(link, side, number)?;
+        ports.push((StationId(number), Port::new(tap, end.clone())));
     }
-    kernel_timers::set_initial(plan.clock.rate_or_tdf());
+    complete_namespaces(plan, node)
+}
+
+/// Gives this thread's namespaces, which are those of `node`, what they have before any interface of a link.
+fn begin_namespaces(node: &NodePlan) -> anyhow::Result<()> {
+    set_hostname(node)?;
+    tap::loopback_up().context("lo")
+}
+
+/// Gives this thread's network namespace, which is that of `node` and has its interfaces, its timers and settings.
+fn complete_namespaces(plan: &NetworkPlan, node: &NodePlan) -> anyhow::Result<()> {
+    kernel_timers::set_initial(plan.clock.rate_or_tdf(), node.compute);
     // A new namespace copies the settings of the host, which may forward packets for its own purposes.
     tap::set_sysctl("net.ipv4.ip_forward", "0").context("net.ipv4.ip_forward")?;
     for (key, value) in &node.sysctls {
@@ -406,12 +431,6 @@ fn set_up_namespaces(
 fn link_of<'a>(plan: &'a NetworkPlan, end: &Endpoint) -> (&'a LinkPlan, usize) {
     let side = |link: &'a LinkPlan| Some((link, link.ends.iter().position(|one| one == end)?));
     plan.links.iter().find_map(side).expect("stations are ends of links")
-}
-
-/// A hardware address that no card has, the same in every run.
-fn generated_mac(station: usize) -> [u8; 6] {
-    let [a, b, c, d] = (station as u32 + 1).to_be_bytes();
-    [0x02, 0x4c, a, b, c, d]
 }
 
 /// Starts the program of `node` in this thread's namespaces. It begins when the clock runs.
@@ -464,6 +483,57 @@ fn start_node(
         }
         ran.map(drop)
     })
+}
+
+/// Makes the node of `plan`, which has it alone, for a network that runs. `join` links it, once it has its network namespace: it gets
+/// that namespace as a path. The caller must have one thread only.
+///
+/// # Errors
+///
+/// As for [`up`]. Part of the node may be there then.
+pub(crate) fn add_node(
+    state: &StateDir,
+    plan: &NetworkPlan,
+    directory: &NetworkDir,
+    join: &mut dyn FnMut(PathBuf) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let Some(node) = plan.nodes.first() else { return Ok(()) };
+    let host = HostNow::read()?;
+    let making = directory.begin_making()?;
+    let own = ["net", "uts"].map(|kind| File::open(format!("/proc/self/ns/{kind}")));
+    unshare(NODE_NAMESPACES).context("a network namespace for the node, which needs root")?;
+    let made = begin_namespaces(node)
+        .and_then(|()| join(format!("/proc/{}/ns/net", std::process::id()).into()))
+        .and_then(|()| complete_namespaces(plan, node))
+        .and_then(|()| match node.isolation {
+            Isolation::Host => start_node(state, plan, directory, node, &host, making.as_fd()),
+            Isolation::Private => private::create(state, plan, directory, node, making.as_fd()),
+        });
+    for namespace in own {
+        setns(namespace?, CloneFlags::empty())?;
+    }
+    made?;
+    private::start_all(state, plan)?.iter().for_each(Cgroup::thaw);
+    Ok(())
+}
+
+/// Checks that the nodes of `plan` can be made.
+pub(crate) fn check_new_nodes(state: &StateDir, plan: &NetworkPlan) -> anyhow::Result<()> {
+    for node in &plan.nodes {
+        check_node(state, plan, node)?;
+    }
+    image::check_all(plan)?;
+    Ok(())
+}
+
+fn check_node(state: &StateDir, plan: &NetworkPlan, node: &NodePlan) -> anyhow::Result<()> {
+    state.check_new_name(&container_of(&plan.name, &node.name))?;
+    check_files(node)?;
+    // The programs of an image are known only after the mount.
+    match node.image {
+        None => check_command(node),
+        Some(_) => Ok(()),
+    }
 }
 
 /// Moves this process into the namespaces of a node, so that the programs it starts are there. Returns the words that run `command`

@@ -24,11 +24,14 @@ pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
     if !directory.exists() {
         return Err(NetworkRefusal::Unknown(name.to_string()).into());
     }
-    let record = directory.record();
-    if let Some(record) = &record {
-        end_emulator(record)?;
-    }
+    let mut record = directory.record();
+    record.iter().try_for_each(end_emulator)?;
     directory.wait_for_makers()?;
+    if record.is_none() {
+        // An emulator that had not noted itself yet was not ended, and has made its nodes meanwhile.
+        record = directory.record();
+        record.iter().try_for_each(end_emulator)?;
+    }
     let record = record.unwrap_or_default();
     let nodes = &record.nodes;
     let mut ended = private::delete_all(&directory, name, nodes)?;
@@ -36,8 +39,8 @@ pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
         nodes.iter().filter_map(|node| state.container(&container_of(name, node)).ok());
     let ours: Vec<Container> = containers.filter(|found| is_ours(found, name, &record)).collect();
     let groups: Vec<Cgroup> = ours.iter().filter_map(Container::cgroup).collect();
-    for node in &ours {
-        ended += container::clear(node, true)?;
+    for cleared in container::clear_all(state, &ours.iter().collect::<Vec<_>>(), true)? {
+        ended += cleared?;
     }
     groups.iter().for_each(remove_cgroup);
     state.clear_unfinished()?;
@@ -50,6 +53,30 @@ pub fn down(state: &StateDir, name: &str) -> anyhow::Result<usize> {
     directory.remove();
     // The state directory goes with the lock, if nothing else is in it.
     state.clear_unfinished()?;
+    Ok(ended)
+}
+
+/// Ends the node `node` of the network at `directory`, which goes on without it. Returns the number of programs that were killed.
+pub(crate) fn end_node(
+    state: &StateDir,
+    directory: &NetworkDir,
+    network: &str,
+    node: &str,
+) -> anyhow::Result<usize> {
+    let mut record = directory.record().unwrap_or_default();
+    let mut ended = private::delete_all(directory, network, &[node.to_string()])?;
+    if let Ok(found) = state.container(&container_of(network, node)) {
+        if is_ours(&found, network, &record) {
+            let group = found.cgroup();
+            ended += container::clear(&found, true)?;
+            group.iter().for_each(remove_cgroup);
+        }
+    }
+    state.clear_unfinished()?;
+    record.nodes.retain(|one| one != node);
+    record.entries.remove(node);
+    record.shutdown.remove(node);
+    directory.store(&record)?;
     Ok(ended)
 }
 

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::file_systems::NodeEntry;
 use crate::plan::ExecLine;
+use crate::topology::TopologyFile;
 use crate::NetworkRefusal;
 
 const DIRECTORY: &str = ".networks";
@@ -134,6 +135,27 @@ impl NetworkDir {
             sleep(POLL_INTERVAL);
         }
         Ok(())
+    }
+
+    /// The topology file of the network as it runs.
+    pub fn topology(&self) -> PathBuf {
+        self.file("topology.yaml")
+    }
+
+    /// The topology file to which the emulator is to go over.
+    pub fn next_topology(&self) -> PathBuf {
+        self.file("topology.yaml.new")
+    }
+
+    /// Writes the topology file of a network that is being made.
+    pub fn store_topology(&self, topology: &TopologyFile) -> anyhow::Result<()> {
+        Ok(fs::write(self.topology(), topology.to_yaml()?)?)
+    }
+
+    /// Returns a file that is locked while a client changes the topology. Waits for others that do.
+    pub fn begin_editing(&self) -> io::Result<Flock<File>> {
+        let file = File::create(self.file("editing"))?;
+        Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
     }
 
     /// The directory in which the root file system of a node is assembled.

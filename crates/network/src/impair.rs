@@ -111,6 +111,16 @@ macro_rules! define_impairments {
             pub fn with(&self, later: &Impairments) -> Impairments {
                 Impairments { $($key: later.$key.or(self.$key),)* }
             }
+
+            /// Returns the impairments that both have alike, and the others of each.
+            pub fn divide(&self, other: &Impairments) -> (Impairments, [Impairments; 2]) {
+                let (mut both, mut own) = (Impairments::default(), [self.clone(), other.clone()]);
+                $(if self.$key == other.$key {
+                    both.$key = self.$key;
+                    own.iter_mut().for_each(|one| one.$key = None);
+                })*
+                (both, own)
+            }
         }
 
         /// The flags by which a command line sets impairments.

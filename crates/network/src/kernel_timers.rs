@@ -16,6 +16,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags};
 use lorentz_clock::{Pace, Rate, Segment, Span, NANOS_PER_SEC};
 use lorentz_container::{Container, StateDir};
+use lorentz_experiment::ComputeTime;
 use nix::sched::{setns, CloneFlags};
 
 use crate::directory::container_of;
@@ -118,11 +119,13 @@ impl OwnSettings {
     }
 }
 
-/// Sets the timers in the network namespace of this thread, at the start of a network at `rate`.
-pub(crate) fn set_initial(rate: Rate) {
+/// Sets the timers in the network namespace of this thread, that of a node with `compute`, at the start of a network at `rate`.
+pub(crate) fn set_initial(rate: Rate, compute: ComputeTime) {
     if rate != Rate::ONE {
         apply(&TimerLengths::at(rate, tick()), OwnSettings { least: false, most: false });
-        namespace_timers::set(rate, |_| false);
+    }
+    if !namespace_timers::are_usual(rate, compute) {
+        namespace_timers::set(rate, compute, |_| false);
     }
 }
 
@@ -153,9 +156,11 @@ pub(crate) struct KernelTimers {
 
 /// A node whose timers are to be set.
 struct NodeTimers {
+    name: String,
     own: OwnSettings,
     /// The keys of the settings that the topology file gives.
     sysctls: Vec<String>,
+    compute: ComputeTime,
     /// The process that supervises the node's program, which is in the node's namespace.
     monitor: OwnedFd,
 }
@@ -178,19 +183,41 @@ impl KernelTimers {
             programs: Vec::new(),
             refused: None,
         };
-        for node in &plan.nodes {
-            if let Err(error) = timers.add(state, &plan.name, node) {
-                timers.refused = Some(format!("node {}: {error:#}", node.name));
-            }
-        }
+        plan.nodes.iter().for_each(|node| timers.add_node(state, &plan.name, node));
         timers
+    }
+
+    /// Adds a node of `network`, which must exist.
+    pub fn add_node(&mut self, state: &StateDir, network: &str, node: &NodePlan) {
+        if let Err(error) = self.add(state, network, node) {
+            self.refused = Some(format!("node {}: {error:#}", node.name));
+        }
+    }
+
+    /// Sets the timers of all interfaces in the network namespace of this thread, which is that of `node`: the kernel gives those of the
+    /// host to one that is made.
+    pub fn set_in_namespace_of(&self, node: &NodePlan) {
+        if !namespace_timers::are_usual(self.rate, node.compute) {
+            namespace_timers::set(self.rate, node.compute, |key| node.sysctls.contains_key(key));
+        }
+    }
+
+    /// Whether the node was added.
+    pub fn has(&self, node: &str) -> bool {
+        self.nodes.iter().any(|one| one.name == node)
+    }
+
+    /// Forgets a node that is gone: another may get its name.
+    pub fn forget(&mut self, node: &str) {
+        self.nodes.retain(|one| one.name != node);
     }
 
     fn add(&mut self, state: &StateDir, network: &str, node: &NodePlan) -> anyhow::Result<()> {
         let own = OwnSettings::of(node);
         let container = state.container(&container_of(network, &node.name))?;
         let sysctls = node.sysctls.keys().cloned().collect();
-        self.nodes.push(NodeTimers { own, sysctls, monitor: monitor(&container)? });
+        let (name, monitor) = (node.name.clone(), monitor(&container)?);
+        self.nodes.push(NodeTimers { name, own, sysctls, compute: node.compute, monitor });
         let group = container.cgroup().context("no control group of version 2 for it")?;
         let group = File::open(group.path())?;
         let at = match self.programs.iter().position(|program| program.own == own) {
@@ -226,7 +253,8 @@ impl KernelTimers {
             // An error means that the process has ended, and is in no namespace.
             if setns(&node.monitor, CloneFlags::CLONE_NEWNET).is_ok() {
                 apply(&lengths, node.own);
-                namespace_timers::set(rate, |key| node.sysctls.iter().any(|own| own == key));
+                let is_own = |key: &str| node.sysctls.iter().any(|own| own == key);
+                namespace_timers::set(rate, node.compute, is_own);
             }
         }
         // The thread was in this namespace a moment ago.

@@ -38,6 +38,7 @@ mod client;
 mod create;
 mod destroy;
 mod directory;
+mod edit;
 pub mod emulator;
 mod exec;
 pub mod export;
@@ -69,13 +70,14 @@ pub mod units;
 pub use client::Network;
 pub use create::{enter_node, up};
 pub use destroy::down;
+pub use edit::{add_link, add_node, remove_link, remove_node, topology_of, update, NewNode};
 pub use exec::FailedLine;
 pub use image::pull_missing;
 pub use lines::shut_down;
 pub use private::layer_space;
 pub use protocol::{
     DirectionStatus, FrameLateness, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest,
-    NetworkStatus, NodeStatus, RoundsStatus, WlanStatus,
+    NetworkStatus, NodeStatus, RoundsStatus, ScheduledChange, WlanStatus,
 };
 pub use steps::{ExecPolicy, Step};
 

@@ -14,7 +14,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::sys::wait::{waitid, waitpid, Id, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, ForkResult, Pid};
 
-use crate::directory::{container_of, NetworkDir, Shutdown};
+use crate::directory::{container_of, NetworkDir, NetworkRecord, Shutdown};
 use crate::exec::{self, FailedLine, OutputMark};
 use crate::file_systems::NodeEntry;
 use crate::node::{enter, open_log, output};
@@ -300,16 +300,31 @@ pub fn shut_down(state: &StateDir, name: &str) -> anyhow::Result<Vec<FailedLine>
     }
     let record = directory.record().filter(|record| record.is_alive()).unwrap_or_default();
     let mut failed = Vec::new();
-    for (node, Shutdown { shell, lines, output }) in &record.shutdown {
-        let container = container_of(name, node);
-        let entry = record.entries.get(node).cloned().unwrap_or_default();
-        for line in lines {
-            let mark = OutputMark::of(output);
-            let words = exec::words(shell, line);
-            let status = run_in_node(state, &container, &words, &entry, output, SHUTDOWN_LIMIT)?;
-            let failures = mark.failures(node, line, status);
-            failed.extend(failures.into_iter().map(|one| FailedLine { key: "shutdown", ..one }));
-        }
+    for node in record.shutdown.keys() {
+        failed.extend(shut_down_node(state, name, &record, node)?);
+    }
+    Ok(failed)
+}
+
+/// Runs the lines of `shutdown` of one node. Returns those that failed.
+pub(crate) fn shut_down_node(
+    state: &StateDir,
+    network: &str,
+    record: &NetworkRecord,
+    node: &str,
+) -> anyhow::Result<Vec<FailedLine>> {
+    let Some(Shutdown { shell, lines, output }) = record.shutdown.get(node) else {
+        return Ok(Vec::new());
+    };
+    let container = container_of(network, node);
+    let entry = record.entries.get(node).cloned().unwrap_or_default();
+    let mut failed = Vec::new();
+    for line in lines {
+        let mark = OutputMark::of(output);
+        let words = exec::words(shell, line);
+        let status = run_in_node(state, &container, &words, &entry, output, SHUTDOWN_LIMIT)?;
+        let failures = mark.failures(node, line, status);
+        failed.extend(failures.into_iter().map(|one| FailedLine { key: "shutdown", ..one }));
     }
     Ok(failed)
 }

@@ -1,11 +1,13 @@
 //! Timers of a node's network namespace that have a setting: those of neighbours (ARP, IPv6's neighbour discovery), of fragments,
 //! of connection tracking, and some of TCP's. The kernel keeps them in real time. At a rate other than 1 each is as long as its
-//! usual length takes by the network's clock.
+//! usual length takes by the network's clock. In a node whose computing takes no time, real time decides nothing: a known neighbour is
+//! never asked for its address again.
 
 use std::fs;
 use std::path::Path;
 
 use lorentz_clock::{Rate, Span, NANOS_PER_SEC};
+use lorentz_experiment::ComputeTime;
 
 /// A setting: its name below /proc/sys/net, its usual length, and its unit. In the name `*` stands for each interface.
 type Timer = (&'static str, Span, Span);
@@ -56,11 +58,21 @@ const TIMERS: [Timer; 32] = [
     ("netfilter/nf_conntrack_gre_timeout_stream", secs(180), SECOND),
 ];
 
-/// Sets the timers in the network namespace of this thread for a network at `rate`; not those that `is_own` names, by the keys of
-/// `sysctl`. Interfaces that are made later have the host's settings.
-pub(crate) fn set(rate: Rate, is_own: impl Fn(&str) -> bool) {
+/// The last parts of the names of timers after which the kernel asks whether a neighbour still has its address.
+const REFRESHES: [&str; 3] = ["base_reachable_time_ms", "delay_first_probe_time", "gc_stale_time"];
+
+/// Whether the timers of a node with `compute` in a network at `rate` are those that the host has.
+pub(crate) fn are_usual(rate: Rate, compute: ComputeTime) -> bool {
+    rate == Rate::ONE && compute == ComputeTime::Real
+}
+
+/// Sets the timers in the network namespace of this thread, that of a node with `compute` in a network at `rate`; not those that
+/// `is_own` names, by the keys of `sysctl`. Interfaces that are made later have the host's settings.
+pub(crate) fn set(rate: Rate, compute: ComputeTime, is_own: impl Fn(&str) -> bool) {
+    let refreshes = compute == ComputeTime::Real;
     for (name, length, unit) in TIMERS {
-        let value = value(rate, length, unit).to_string();
+        let never = !refreshes && REFRESHES.iter().any(|timer| name.ends_with(timer));
+        let value = if never { LONGEST.0 / unit.0 } else { value(rate, length, unit) }.to_string();
         for name in names(name) {
             if !is_own(&format!("net.{}", name.replace('/', "."))) {
                 // An error means a kernel without this setting.
@@ -72,6 +84,9 @@ pub(crate) fn set(rate: Rate, is_own: impl Fn(&str) -> bool) {
 
 const ROOT: &str = "/proc/sys/net";
 
+/// The kernel counts in ticks, of which an `int` has to hold the number.
+const LONGEST: Span = secs(2_000_000);
+
 /// Returns the names that a pattern stands for here.
 fn names(pattern: &str) -> Vec<String> {
     let Some((before, after)) = pattern.split_once('*') else { return vec![pattern.to_string()] };
@@ -81,8 +96,6 @@ fn names(pattern: &str) -> Vec<String> {
 
 /// Returns `length` of virtual time at `rate` as a setting in `unit`s of real time.
 fn value(rate: Rate, length: Span, unit: Span) -> i64 {
-    /// The kernel counts in ticks, of which an `int` has to hold the number.
-    const LONGEST: Span = secs(2_000_000);
     /// Some ticks: an answer needs the processor.
     const SHORTEST: Span = Span(20 * MILLISECOND.0);
     let real = i128::from(length.0) * i128::from(rate.den()) / i128::from(rate.num());

@@ -10,10 +10,14 @@ use lorentz_control::ClockOptions;
 use lorentz_experiment::{Experiment, Joining};
 use nix::sched::{setns, CloneFlags};
 
-use crate::directory::NetworkDir;
-use crate::plan::{NetworkPlan, NodePlan};
-use crate::serve::TIMELINE;
+use crate::directory::{container_of, NetworkDir};
+use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
+use crate::protocol::NodeStatus;
+use crate::tap::{self, Tap};
 use crate::NetworkRefusal;
+
+/// The timeline of all nodes, in rounds.
+pub(crate) const TIMELINE: u32 = 1;
 
 /// Returns the file for the output of `node`.
 pub(crate) fn output(directory: &NetworkDir, node: &NodePlan) -> PathBuf {
@@ -40,8 +44,41 @@ pub(crate) fn join_rounds(
     Experiment::open(state, &plan.name)?.add_as(&Joining {
         timeline: Some(TIMELINE),
         own_wall: node.clock.at.is_some(),
+        parallel: node.parallel,
+        compute: Some(node.compute),
         ..Joining::new(container, node.clock.or(&plan.clock).rate_or_tdf())
     })
+}
+
+/// Makes the interface at an end of `link`, which is the emulator's station `station`, in this thread's network namespace.
+pub(crate) fn make_interface(link: &LinkPlan, side: usize, station: usize) -> anyhow::Result<Tap> {
+    let name = &link.ends[side].interface;
+    let wanted = tap::InterfaceOptions {
+        name,
+        mac: link.macs[side].unwrap_or(generated_mac(station)),
+        mtu: link.mtu,
+        addresses: &link.addresses[side],
+    };
+    Tap::make(&wanted).with_context(|| format!("interface {name}"))
+}
+
+/// A hardware address that no card has, the same in every run.
+fn generated_mac(station: usize) -> [u8; 6] {
+    let [a, b, c, d] = (station as u32 + 1).to_be_bytes();
+    [0x02, 0x4c, a, b, c, d]
+}
+
+/// A node as the status shows it.
+pub(crate) fn node_status(
+    plan: &NetworkPlan,
+    directory: &NetworkDir,
+    node: &NodePlan,
+) -> NodeStatus {
+    NodeStatus {
+        name: node.name.clone(),
+        container: container_of(&plan.name, &node.name),
+        output: output(directory, node).display().to_string(),
+    }
 }
 
 /// Opens a file for output, which may be there.
@@ -65,6 +102,12 @@ pub(crate) fn enter(node: &Container) -> anyhow::Result<()> {
     }
     set_no_new_privs()?;
     Ok(())
+}
+
+/// The network namespace of a node, as a path.
+pub(crate) fn network_namespace(node: &Container) -> anyhow::Result<PathBuf> {
+    let pid = inhabitant(node).ok_or_else(|| NetworkRefusal::NodeEnded(node.name().to_string()))?;
+    Ok(format!("/proc/{pid}/ns/net").into())
 }
 
 /// Returns a process in the namespaces of a node: a monitor, or the first program of a monitor that has adopted it from outside.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use lorentz_clock::Span;
 use lorentz_container::{is_name, Bind};
 use lorentz_control::ClockOptions;
+use lorentz_experiment::ComputeTime;
 use serde::{Deserialize, Serialize};
 
 use crate::emulator::SwitchKind;
@@ -51,6 +52,10 @@ pub struct NodePlan {
     pub name: String,
     /// Options of its own clock, in rounds; the network's count for the rest.
     pub clock: ClockOptions,
+    /// Whether computing takes it time, in rounds.
+    pub compute: ComputeTime,
+    /// Number of processors that it runs on at once, in rounds.
+    pub parallel: u32,
     /// How it is separated from the host.
     pub isolation: Isolation,
     /// Its command. `None` if only commands that are started later run in it.
@@ -159,7 +164,7 @@ impl ExecLine {
 }
 
 /// An end of a link.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Endpoint {
     /// The node or switch.
@@ -183,6 +188,24 @@ pub struct LinkPlan {
     pub mtu: u32,
     /// Whether it is up at the start.
     pub is_up: bool,
+}
+
+impl LinkPlan {
+    /// Takes the names of its ends from a link that was removed, so that nothing finds it. The emulator numbers links, and uses no number
+    /// again.
+    pub(crate) fn forget_ends(&mut self) {
+        self.ends = Default::default();
+    }
+
+    /// Whether it was removed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.ends[0] == Endpoint::default()
+    }
+
+    /// Whether it joins the same interfaces.
+    pub(crate) fn is_same(&self, other: &LinkPlan) -> bool {
+        self.ends.iter().all(|end| other.ends.contains(end))
+    }
 }
 
 /// A change of a link.

@@ -1,6 +1,7 @@
 //! Requests to a running network, and its answers: a line of JSON each, at its socket.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,11 +17,21 @@ pub enum NetworkRequest {
     Status,
     /// Changes a link, all settings at once, at the present instant.
     Set(Box<LinkChange>),
+    /// Goes over to another topology, which lies in the network's directory: makes the links that are new, and removes those that are
+    /// gone.
+    Replace(Box<Replacement>),
     /// Starts a capture. From here on the connection carries pcapng: the frames that the interface sends and receives.
     Capture {
         /// The interface.
         end: Endpoint,
     },
+}
+
+/// The way from one topology to another.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Replacement {
+    /// Network namespaces of nodes that do not run yet, as paths.
+    pub namespaces: BTreeMap<String, PathBuf>,
 }
 
 /// A change of a link.
@@ -71,6 +82,15 @@ pub struct NetworkStatus {
     pub wlans: BTreeMap<String, WlanStatus>,
     /// Its links.
     pub links: Vec<LinkStatus>,
+    /// Seed of random decisions.
+    #[serde(default)]
+    pub seed: u64,
+    /// The network's CLOCK_MONOTONIC when it started, ns.
+    #[serde(default)]
+    pub started_ns: i64,
+    /// The next scheduled changes of links, at most [`NetworkStatus::SCHEDULE`].
+    #[serde(default)]
+    pub schedule: Vec<ScheduledChange>,
     /// Number of scheduled changes to come, and of waypoints of mobility scripts that do not repeat.
     pub changes_to_come: usize,
     /// Scheduled changes that could not be made, and why.
@@ -79,6 +99,26 @@ pub struct NetworkStatus {
     pub timers_refused: Option<String>,
     /// How late frames were delivered to their nodes.
     pub lateness: FrameLateness,
+}
+
+impl NetworkStatus {
+    /// Greatest length of [`NetworkStatus::schedule`].
+    pub const SCHEDULE: usize = 100;
+}
+
+/// A scheduled change of a link.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ScheduledChange {
+    /// Virtual nanoseconds from the start of the network.
+    pub at_ns: i64,
+    /// An end of the link.
+    pub end: Endpoint,
+    /// Whether both directions change.
+    pub both: bool,
+    /// Impairments that change.
+    pub set: Impairments,
+    /// Whether the link is up from then on; `None` leaves that as it is.
+    pub up: Option<bool>,
 }
 
 /// State of a wlan.

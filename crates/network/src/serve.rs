@@ -5,37 +5,40 @@
 //! inotify: every controller closes the file, which is its lock too, after a change.
 
 mod clients;
+mod edits;
 mod positions;
 mod rounds;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::CString;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use lorentz_clock::{Pace, Snapshot, Span, VirtualInstant};
+use lorentz_container::StateDir;
 use lorentz_control::Clock;
 use lorentz_experiment::Experiment;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use crate::capture::{self, CaptureDirection};
-use crate::emulator::{Emulator, LinkId, Side, StationId, SwitchKind};
+use crate::directory::NetworkDir;
+use crate::emulator::{Emulator, LinkId, Side, StationId, SwitchId, SwitchKind};
 use crate::kernel_timers::KernelTimers;
 use crate::lateness::Histogram;
 use crate::mobility::Motion;
 use crate::plan::{directions_at, ChangePlan, NetworkPlan};
 use crate::protocol::{
     DirectionStatus, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest, NetworkStatus,
-    NodeStatus,
+    NodeStatus, ScheduledChange,
 };
 
 pub(crate) use clients::Port;
-use clients::{ConnectedClient, Receivers};
-use rounds::{Rounds, SentFrame};
-pub(crate) use rounds::{SendTimes, TIMELINE};
+use clients::{ConnectedClient, Receivers, FIRST_STATION_TOKEN};
+pub(crate) use rounds::SendTimes;
+use rounds::{Deferred, RoundProgress, Rounds, SentFrame};
 
 /// Time before an event from which on the thread polls instead of sleeping: a wake-up is rarely later than this.
 const SPIN_TIME: Span = Span(60_000);
@@ -49,7 +52,6 @@ const MAX_FRAME_LEN: usize = 65_600;
 const LISTENER_TOKEN: u64 = 0;
 const CLOCK_TOKEN: u64 = 1;
 const EXPERIMENT_TOKEN: u64 = 2;
-const FIRST_STATION_TOKEN: u64 = 3;
 const FIRST_CLIENT_TOKEN: u64 = 1 << 32;
 
 /// A network at work.
@@ -62,12 +64,19 @@ pub(crate) struct EmulatorServer {
     pub clock: Clock,
     pub clock_path: std::path::PathBuf,
     pub listener: UnixListener,
+    pub state: StateDir,
+    pub directory: NetworkDir,
     /// In rounds: the experiment that moves the nodes, and for each port the instants at which its frames were sent.
     pub rounds: Option<(Experiment, Vec<SendTimes>)>,
 }
 
 struct EventLoop {
+    state: StateDir,
+    directory: NetworkDir,
+    /// Links that were removed stay in it, without names: the emulator numbers links.
     plan: NetworkPlan,
+    /// The emulator's numbers of switches.
+    switches: BTreeMap<String, SwitchId>,
     nodes: Vec<NodeStatus>,
     emulator: Emulator,
     timers: KernelTimers,
@@ -99,14 +108,15 @@ impl EmulatorServer {
         poll.add(&self.listener, readable(LISTENER_TOKEN))?;
         poll.add(&clock_changes, readable(CLOCK_TOKEN))?;
         for (station, port) in self.ports.iter().enumerate() {
-            // SAFETY: the device is open as long as the loop runs.
-            let fd = unsafe { BorrowedFd::borrow_raw(port.tap.fd()) };
-            poll.add(fd, readable(FIRST_STATION_TOKEN + station as u64))?;
+            port.listen(&poll, FIRST_STATION_TOKEN + station as u64)?;
         }
         let started = self.clock.look().now();
         let mut event_loop = EventLoop {
             schedule: self.plan.schedule.iter().cloned().collect(),
             motion: positions::motion_of(&self.plan),
+            switches: edits::numbered(&self.plan),
+            state: self.state,
+            directory: self.directory,
             plan: self.plan,
             nodes: self.nodes,
             emulator: self.emulator,
@@ -211,7 +221,7 @@ impl EventLoop {
             let now = rounds.as_ref().map_or_else(|| look.now(), |rounds| rounds.now);
             receivers.lateness.add(now.since(due).0);
             let port = &mut receivers.ports[station.0];
-            if port.tap.write(&frame).is_err() {
+            if port.tap().and_then(|tap| tap.write(&frame)).is_err() {
                 port.refused += 1;
             }
         });
@@ -232,11 +242,16 @@ impl EventLoop {
     /// Handles the end of a round: sends on the frames that nodes have sent, and delivers the frames that are due now.
     fn end_round(&mut self) -> anyhow::Result<()> {
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
-        if !rounds.have_advanced() {
+        let progress = rounds.progress();
+        if progress == RoundProgress::NoMoreRounds {
             return Ok(rounds.stop_listening(&self.poll)?);
         }
         for station in 0..self.receivers.ports.len() {
             while self.read_frames(StationId(station))? {}
+        }
+        if progress == RoundProgress::Behind {
+            self.rounds.as_mut().into_iter().for_each(Rounds::continue_round);
+            return Ok(());
         }
         let Some(round) = self.rounds.as_mut().and_then(Rounds::finish) else { return Ok(()) };
         for SentFrame { at, station, frame } in round.sent {
@@ -245,9 +260,7 @@ impl EventLoop {
         }
         self.advance(round.end);
         for (token, change) in round.changes {
-            let answer = self
-                .set(&change, round.end)
-                .map_or_else(NetworkAnswer::Refused, |()| NetworkAnswer::Done);
+            let answer = self.carry_out(&change, round.end);
             self.send_answer(token, &answer);
         }
         Ok(())
@@ -277,11 +290,13 @@ impl EventLoop {
     /// Takes frames that a node has sent. Returns false if there are no more.
     fn read_frames(&mut self, station: StationId) -> anyhow::Result<bool> {
         for _ in 0..MAX_FRAMES_AT_ONCE {
-            let size = match self.receivers.ports[station.0].tap.read(&mut self.buffer) {
+            let Ok(tap) = self.receivers.ports[station.0].tap() else { return Ok(false) };
+            let size = match tap.read(&mut self.buffer) {
                 Ok(Some(size)) => size,
                 Ok(None) => return Ok(false),
                 Err(_) => {
-                    self.drop_station(station);
+                    // The node has removed its interface. The link stays, with no receiver at that end.
+                    self.receivers.ports[station.0].ignore(&self.poll);
                     return Ok(false);
                 }
             };
@@ -303,12 +318,25 @@ impl EventLoop {
         Ok(true)
     }
 
-    /// Handles that the node has removed its interface. The link stays, with no receiver at that end.
-    fn drop_station(&mut self, station: StationId) {
-        // SAFETY: the device is open as long as the loop runs.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.receivers.ports[station.0].tap.fd()) };
-        // An error means that this was done before.
-        let _ = self.poll.delete(fd);
+    fn carry_out(&mut self, change: &Deferred, now: VirtualInstant) -> NetworkAnswer {
+        let done = match change {
+            Deferred::Link(change) => self.set(change, now),
+            Deferred::Topology(replacement) => self.topology().replace(replacement, now),
+        };
+        done.map_or_else(NetworkAnswer::Refused, |()| NetworkAnswer::Done)
+    }
+
+    /// Carries out a change, in rounds between two of them. `None` if the answer comes then.
+    fn change(&mut self, token: u64, change: Deferred) -> Option<NetworkAnswer> {
+        let (change, now) = match &mut self.rounds {
+            Some(rounds) => (rounds.defer(token, change)?, rounds.now),
+            None => {
+                let now = self.clock.look().now();
+                self.advance(now);
+                (change, now)
+            }
+        };
+        Some(self.carry_out(&change, now))
     }
 
     fn set(&mut self, change: &LinkChange, now: VirtualInstant) -> Result<(), String> {
@@ -340,12 +368,23 @@ impl EventLoop {
     }
 
     fn set_up(&mut self, link: usize, is_up: bool, now: VirtualInstant) {
-        self.emulator.set_up(LinkId(link), is_up, now);
-        for port in &mut self.receivers.ports {
-            if self.plan.links[link].ends.contains(&port.end) {
-                // An error means that the device is gone, which has no carrier.
-                let _ = port.tap.set_carrier(is_up);
-            }
+        let Self { plan, emulator, receivers, .. } = self;
+        edits::set_up(plan, emulator, receivers, link, is_up, now);
+    }
+
+    fn topology(&mut self) -> edits::Topology<'_> {
+        edits::Topology {
+            state: &self.state,
+            directory: &self.directory,
+            poll: &self.poll,
+            plan: &mut self.plan,
+            nodes: &mut self.nodes,
+            switches: &mut self.switches,
+            emulator: &mut self.emulator,
+            timers: &mut self.timers,
+            receivers: &mut self.receivers,
+            schedule: &mut self.schedule,
+            rounds: self.rounds.as_mut(),
         }
     }
 
@@ -414,20 +453,8 @@ impl EventLoop {
                 }
                 Some(NetworkAnswer::Status(Box::new(self.status(&look))))
             }
-            NetworkRequest::Set(change) => {
-                let (change, now) = match &mut self.rounds {
-                    Some(rounds) => (rounds.defer(token, change)?, rounds.now),
-                    None => {
-                        let now = self.clock.look().now();
-                        self.advance(now);
-                        (change, now)
-                    }
-                };
-                Some(
-                    self.set(&change, now)
-                        .map_or_else(NetworkAnswer::Refused, |()| NetworkAnswer::Done),
-                )
-            }
+            NetworkRequest::Set(change) => self.change(token, Deferred::Link(change)),
+            NetworkRequest::Replace(to) => self.change(token, Deferred::Topology(to)),
             NetworkRequest::Capture { end } => {
                 let Some(station) = self.receivers.ports.iter().position(|port| port.end == end)
                 else {
@@ -468,12 +495,20 @@ impl EventLoop {
                 .iter()
                 .map(|(name, one)| (name.clone(), kind(*one)))
                 .collect(),
-            links: (0..self.plan.links.len()).map(|link| self.link_status(link)).collect(),
+            links: self.links().map(|link| self.link_status(link)).collect(),
+            seed: self.plan.seed,
+            started_ns: self.started.0,
+            schedule: self.schedule.iter().take(NetworkStatus::SCHEDULE).map(scheduled).collect(),
             changes_to_come: self.schedule.len() + self.motion.waypoints_to_come(),
             changes_refused: self.changes_refused.clone(),
             timers_refused: self.timers.refused.clone(),
             lateness: self.receivers.lateness.summary(),
         }
+    }
+
+    /// The links that were not removed.
+    fn links(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.plan.links.len()).filter(|link| !self.plan.links[*link].is_gone())
     }
 
     /// The virtual time of the nodes.
@@ -499,6 +534,16 @@ impl EventLoop {
         };
         let up = self.emulator.pipe(LinkId(link), Side::First).is_up();
         LinkStatus { up, mtu: plan.mtu, directions: Side::BOTH.map(direction) }
+    }
+}
+
+fn scheduled(change: &ChangePlan) -> ScheduledChange {
+    ScheduledChange {
+        at_ns: change.at.0,
+        end: change.end.clone(),
+        both: change.both,
+        set: change.set.clone(),
+        up: change.is_up,
     }
 }
 

@@ -53,6 +53,16 @@ impl Tap {
         Ok(tap)
     }
 
+    /// Removes the device from its node.
+    ///
+    /// # Errors
+    ///
+    /// If it is gone already.
+    pub fn remove(self) -> io::Result<()> {
+        // SAFETY: a plain number. The device goes with its last descriptor.
+        checked(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETPERSIST as _, 0) })
+    }
+
     /// Sets the carrier, which the node sees as the state of its link.
     ///
     /// # Errors

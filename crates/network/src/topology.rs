@@ -3,6 +3,8 @@
 //! Its shape is containerlab's; a link also has impairments beside its ends. Every name keeps its line and column, so that an error
 //! can point to it. [`crate::check`] checks the content.
 
+mod changes;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -57,6 +59,10 @@ macro_rules! define_file {
             #[serde(default, skip_serializing_if = "is_default")]
             #[schemars(extend("default" = false))]
             pub rounds: bool,
+            /// Whether computing takes its nodes time, in rounds, where they do not say [default: real]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Option<Compute>")]
+            pub compute: Option<Spanned<String>>,
             /// How its nodes are separated from the host, where they do not say
             #[serde(default, skip_serializing_if = "is_default")]
             #[schemars(extend("default" = "host"))]
@@ -98,6 +104,14 @@ macro_rules! define_file {
                 #[schemars(with = $shape)]
                 pub $key: Option<Spanned<String>>,
             )?)*
+            /// Whether computing takes it time, in rounds [default: the network's]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Option<Compute>")]
+            pub compute: Option<Spanned<String>>,
+            /// Number of processors that it runs on at once, in rounds [default: 1]
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Option<u32>")]
+            pub parallel: Option<Spanned<u32>>,
             /// How it is separated from the host [default: the network's]
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub isolation: Option<Isolation>,
@@ -166,6 +180,7 @@ macro_rules! define_file {
                     name,
                     $($($key: None,)?)*
                     rounds: false,
+                    compute: None,
                     isolation: Isolation::default(),
                     seed: 0,
                     topology: Topology::default(),
@@ -204,6 +219,17 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 enum NumberOrText {
     Number(f64),
     Text(String),
+}
+
+/// Whether computing takes a node time
+#[derive(JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(dead_code)]
+enum Compute {
+    /// Its clock runs while its programs run
+    Real,
+    /// Its clock stands while its programs run, and goes to the next deadline when all of them wait
+    None,
 }
 
 /// Nodes and links
@@ -468,66 +494,6 @@ pub(crate) fn without_layer(bind: &str) -> (&str, bool) {
 }
 
 impl TopologyFile {
-    /// Removes all images: nodes run the programs of the host's files. A node waits where the command for its image is not there.
-    pub fn ignore_images(&mut self) {
-        for node in self.topology.nodes.values_mut().map(|node| &mut node.value) {
-            let had_image = node.image.take().is_some();
-            let words = match &node.command {
-                _ if !had_image => continue,
-                Some(NodeCommand::Words(words)) => words.clone(),
-                Some(NodeCommand::Line(_)) => continue,
-                None => std::mem::take(&mut node.args),
-            };
-            let joined = |words: &[String]| shlex::try_join(words.iter().map(String::as_str)).ok();
-            let Some((program, line)) = joined(&words[..words.len().min(1)]).zip(joined(&words))
-            else {
-                continue;
-            };
-            if !program.is_empty() {
-                let run = format!("command -v -- {program} >/dev/null && exec {line}");
-                node.command = Some(NodeCommand::Line(format!("{run}; exec sleep infinity")));
-            }
-        }
-    }
-
-    /// Gives nodes without an image or root file system of their own the root file system `root`.
-    pub fn give_rootfs(&mut self, root: &Path) {
-        let nodes = self.topology.nodes.values_mut().map(|node| &mut node.value);
-        let without = |node: &&mut Node| {
-            node.kind == NodeKind::Process && node.image.is_none() && node.rootfs.is_none()
-        };
-        nodes.filter(without).for_each(|node| node.rootfs = Some(root.display().to_string()));
-    }
-
-    /// Gives links without a delay the delay `delay`, as rounds need one. Links to a wlan need none. Returns how many there were.
-    pub fn give_delays(&mut self, delay: Delay) -> usize {
-        let nodes = &self.topology.nodes;
-        let is_wlan = |end: &Spanned<String>| {
-            let node = end.value.split(':').next().and_then(|name| nodes.get(name));
-            node.is_some_and(|node| node.value.kind == NodeKind::Wlan)
-        };
-        let without = |link: &&mut Spanned<Link>| {
-            link.value.delay.is_none() && !link.value.endpoints.iter().any(is_wlan)
-        };
-        let links = self.topology.links.iter_mut().filter(without);
-        links.map(|link| link.value.delay = Some(delay)).count()
-    }
-
-    /// Gives all nodes the host's own files and processes, and those binds whose places the host has.
-    pub fn put_on_host(&mut self) {
-        self.isolation = Isolation::Host;
-        for node in self.topology.nodes.values_mut().map(|node| &mut node.value) {
-            node.isolation = None;
-            node.files = None;
-            for bind in &mut node.binds {
-                bind.value = without_layer(&bind.value).0.to_string();
-            }
-            let place =
-                |bind: &str| bind.split(':').nth(1).map(Path::new).is_some_and(Path::exists);
-            node.binds.retain(|bind| place(&bind.value));
-        }
-    }
-
     /// Returns the content as a topology file.
     ///
     /// # Errors

@@ -239,6 +239,10 @@ pub struct ProcessData {
     pub call_sites: [CallSite; CALL_SITES_LEN],
     /// 1 once the slots of rewritten call sites are mapped.
     pub call_slots: AtomicU32,
+    /// How often the process has read the clock at [`ProcessData::instant_read`]: see [`crate::spinning`].
+    pub reads_of_instant: AtomicU32,
+    /// The virtual instant, ns, of its latest read.
+    pub instant_read: AtomicI64,
 }
 
 /// The start of a task in ticks, by the host's boot clock and as the shim reported it. The seal is computed from both: a thread

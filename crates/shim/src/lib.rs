@@ -50,6 +50,7 @@ mod read;
 mod send_order;
 mod signals;
 mod sole_thread;
+mod spinning;
 mod stand_in;
 pub mod sys;
 pub mod time_namespace;

@@ -3,6 +3,7 @@
 use crate::clocks::{boot, from_virtual, host_by, snapshot, wall_timespec};
 use crate::cpu;
 use crate::layout::{clock, data, registry};
+use crate::spinning;
 use crate::sys::{self, ClockId, SysResult, Timespec};
 use crate::time_namespace::offsets;
 use core::sync::atomic::Ordering::Relaxed;
@@ -17,6 +18,7 @@ pub fn seconds() -> i64 {
 
 /// Where reading a clock costs virtual time, so that a program which spins on it comes to an end: pays.
 fn pay() {
+    spinning::count_read();
     if clock().leaps_enabled() {
         let skipping = clock().skipping();
         if skipping.mode != SkipMode::Off && skipping.read_cost > Span::ZERO {

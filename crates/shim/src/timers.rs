@@ -83,6 +83,16 @@ impl Kernel {
         Ok(Span(Span::from_secs(value.value.secs).0.saturating_add(value.value.nanos)))
     }
 
+    /// Stops an interval timer. Returns the real time until it would have gone off; zero where it has.
+    fn stop(self) -> SysResult<Span> {
+        let (never, mut before) = (Itimerval::default(), Itimerval::default());
+        // SAFETY: reads `never`, writes `before`.
+        unsafe {
+            sys!(Sysno::setitimer, ItimerId::ITIMER_REAL, &raw const never, &raw mut before)?
+        };
+        Ok(before.value.to_span())
+    }
+
     /// Sets it so that `expiries` (2 or more) have gone off by now, and the next one does not come before it is set anew.
     fn set_behind(self, expiries: i64) {
         let now = clocks::host();
@@ -153,6 +163,7 @@ pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, unreported: i64) {
 
 /// The same, by the state that the clock has now. False where that has changed meanwhile.
 fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, unreported: i64) -> bool {
+    failpoint(registry(), Failpoint::BeforeTimer);
     let leapt = registry().leaps.sum();
     let state = clock().timers_state();
     let look = clocks::snapshot();
@@ -325,6 +336,22 @@ fn upcoming(timer: &Timer, kernel: Kernel) -> SysResult<Option<Setting>> {
     Ok(shown.upcoming(kernel.kind, setting, &armed, timer.signalled_again()))
 }
 
+/// As [`upcoming`], for an interval timer that goes off once: stops it.
+///
+/// Race: it goes off between a look and the moment when it is set anew. It would go off twice, and the kernel takes no SIGALRM back.
+fn upcoming_of_stopped(timer: &Timer, kernel: Kernel) -> SysResult<Option<Setting>> {
+    let (setting, armed) = (timer.setting(), timer.armed());
+    let now = clocks::host();
+    // If an exec kills this thread now, the next program finds a timer that is to be set.
+    timer.set_armed(Armed { at: RealInstant::NEVER, ..armed });
+    let left = kernel.stop()?;
+    let upcoming = Shown { now, left }.upcoming(kernel.kind, setting, &armed, 0);
+    if upcoming.is_none() {
+        timer.set_armed(armed);
+    }
+    Ok(upcoming)
+}
+
 /// Sets the timers of this process anew that were set by an earlier state of the clock; true where one of them goes off at once.
 ///
 /// A timer whose signal goes to another thread is left to that thread, which the controller signals as well: Linux 6.13 and newer
@@ -416,6 +443,9 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
 fn upcoming_and_unreported(timer: &Timer, kernel: Kernel) -> SysResult<(Option<Setting>, i64)> {
     /// A timer that goes off at every look is counted as well as can be.
     const MAX_TRIES: u32 = 8;
+    if kernel.kind == TimerKind::Interval && timer.setting().interval == Span::ZERO {
+        return Ok((upcoming_of_stopped(timer, kernel)?, 0));
+    }
     let mut before = upcoming(timer, kernel)?;
     let mut taken = 0;
     for tries in 1.. {

@@ -3,6 +3,7 @@
 use crate::clocks;
 use crate::gate;
 use crate::layout::data;
+use crate::spinning;
 use crate::sys::{
     self, reg, sig, sys, SaFlags, SigSet, Sigaction, Siginfo, Sysno, Ucontext, HANDLER_FLAGS,
 };
@@ -35,6 +36,7 @@ unsafe extern "C" fn on_sigsegv(_signal: i32, info: *mut Siginfo, context: *mut 
         let regs = &mut (*context).regs;
         if (*info).code == SI_KERNEL {
             if let Some(len) = tsc_instruction(regs[reg::RIP]) {
+                spinning::count_read();
                 let ticks = virtual_tsc();
                 regs[reg::RAX] = ticks & 0xffff_ffff;
                 regs[reg::RDX] = ticks >> 32;

@@ -28,6 +28,10 @@ static int on_experiment(const char *what, const char *who, double tdf, long lon
     if (is(what, "clear")) return lorentz_experiment_clear(who);
     if (is(what, "add")) return lorentz_experiment_add(experiment, who, tdf, a);
     if (is(what, "add-parallel")) return lorentz_experiment_add_parallel(experiment, who, tdf, a, (uint32_t)b);
+    if (is(what, "add-as")) {
+        lorentz_joining options = {tdf, a, (uint32_t)b, 1};
+        return lorentz_experiment_add_as(experiment, who, b < 0 ? NULL : &options);
+    }
     if (is(what, "add-pid")) return lorentz_experiment_add(experiment, lorentz_pid((int)b), tdf, a);
     if (is(what, "remove")) return lorentz_experiment_remove(experiment, who);
     if (is(what, "experiment-dilate")) return lorentz_experiment_dilate(experiment, who, tdf);

@@ -18,7 +18,7 @@ use crate::sync::{unmodelled, AtomicI64, AtomicU32, AtomicU64, Ordering};
 pub(super) enum FastTerms {
     /// No terms: the start of the latest change is not decided yet ([`crate::Start`]).
     Undecided = 0,
-    /// No terms: leaps over idle time are part of the clock.
+    /// No terms: leaps over idle time are part of the clock, or it stands while tasks run.
     Slow = 1,
     /// An offset to the host's clock: the clock runs at rate one, without a limit and without a change to come.
     Offset = 2,
@@ -83,14 +83,13 @@ impl FastPath {
         RealInstant(self.begin.load(Ordering::Relaxed))
     }
 
-    /// Opens the fast path for `piece`, which is in force until `until`. `leaps` says whether leaps over idle time are part of
-    /// the clock.
-    pub fn open(&self, piece: &Piece, until: RealInstant, leaps: bool) {
+    /// Opens the fast path for `piece`, which is in force until `until`; or closes it, if all reads are to be `slow`.
+    pub fn open(&self, piece: &Piece, until: RealInstant, slow: bool) {
         let Piece { segment, limit, .. } = piece;
         self.begin.store(segment.real.0, Ordering::Relaxed);
         self.boot.store(segment.boot.0, Ordering::Relaxed);
         let (terms, virt) = match segment.pace {
-            _ if leaps => (FastTerms::Slow, 0),
+            _ if slow => (FastTerms::Slow, 0),
             Pace::Running(Rate::ONE)
                 if *limit == VirtualInstant::NEVER && until == RealInstant::NEVER =>
             {

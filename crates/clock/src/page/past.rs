@@ -253,7 +253,8 @@ impl ClockPage {
     }
 
     /// Returns when the host's monotonic clock shows wall time `wall` inside: the inverse of [`ClockPage::wall_of`]. For a time
-    /// that comes twice, the result is the last coming. For a time that was leapt over, it is the moment of the leap.
+    /// that comes twice, the result is the last coming. For a time that was leapt over, it is the moment of the leap. Changes of
+    /// one instant are one change.
     pub fn real_of(&self, registry: &Registry, wall: WallTime) -> RealInstant {
         self.real_since_start(registry, wall).unwrap_or_else(|| {
             let first = self.pieces[0].load().segment;

@@ -201,7 +201,7 @@ impl ClockPage {
     fn open_fast_path(&self, version: u64, last: u64, host: &impl HostClock) {
         let (piece, until) = self.in_force(last, None, host.now());
         let view = self.view(version);
-        view.fast.open(&piece, until, self.leaps_enabled());
+        view.fast.open(&piece, until, self.needs_slow_reads());
     }
 
     /// Whether a piece has begun that was to come when the version was published.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use lorentz_clock::{Span, VirtualInstant};
 
 use super::{take_out, ContainerSlot, PendingMove, Scheduler};
+use crate::compute::ComputeTime;
 use crate::container::ExperimentContainer;
 use crate::error::ExperimentRefusal;
 use crate::phase::{Phase, Transition};
@@ -45,22 +46,24 @@ impl Scheduler {
         for (name, nanos) in intervals {
             self.container(name)?.interval = Some(Span(*nanos));
         }
-        self.move_containers(vec![timeline], answer, |container| {
+        self.move_containers(vec![timeline], None, answer, |container| {
             let interval = container.interval.filter(|_| container.timeline == Some(timeline))?;
             Some(container.clock.now().plus(interval))
         });
         Ok(())
     }
 
-    /// Moves the containers of a timeline to the instant `to`, as [`Scheduler::progress`] does.
+    /// Moves the containers of a timeline to the instant `to`, as [`Scheduler::progress`] does, with at most `steps` jumps of each
+    /// clock.
     pub(super) fn advance(
         &mut self,
         timeline: u32,
         to: VirtualInstant,
+        steps: Option<u32>,
         answer: &Sender<ExperimentAnswer>,
     ) -> anyhow::Result<()> {
         self.phase = self.check_move(timeline)?;
-        self.move_containers(vec![timeline], answer, |container| {
+        self.move_containers(vec![timeline], steps, answer, |container| {
             (container.timeline == Some(timeline)).then_some(to)
         });
         Ok(())
@@ -85,7 +88,9 @@ impl Scheduler {
         }
         timelines.iter().try_for_each(|timeline| self.check_at_rest(*timeline))?;
         self.phase = phase;
-        self.move_containers(timelines, answer, |container| ends.get(&container.group).copied());
+        self.move_containers(timelines, None, answer, |container| {
+            ends.get(&container.group).copied()
+        });
         Ok(())
     }
 
@@ -139,10 +144,12 @@ impl Scheduler {
         }
     }
 
-    /// Moves containers to the instants that `end_of` gives them: idle ones at once, the others by the workers.
+    /// Moves containers to the instants that `end_of` gives them: idle ones at once, the others by the workers, with at most `steps`
+    /// jumps of each clock.
     fn move_containers(
         &mut self,
         timelines: Vec<u32>,
+        steps: Option<u32>,
         answer: &Sender<ExperimentAnswer>,
         end_of: impl Fn(&ExperimentContainer) -> Option<VirtualInstant>,
     ) {
@@ -153,11 +160,16 @@ impl Scheduler {
         for slot in &mut self.slots {
             let ContainerSlot::Present(container) = slot else { continue };
             let Some(end) = end_of(container) else { continue };
+            container.steps_left = steps;
             if container.is_idle_until(end) {
                 container.clock.stand(end);
             } else {
                 jobs.extend(take_out(slot).map(|container| Job { container, end }));
             }
+        }
+        if jobs.iter().any(|job| job.container.compute == ComputeTime::None) {
+            // Only such slices end by the sleep of their tasks alone.
+            self.watch.set_switch_events(true);
         }
         self.rounds += 1;
         let left = jobs.len();
@@ -169,7 +181,8 @@ impl Scheduler {
             return;
         }
         let answer = answer.clone();
-        self.pending.push(PendingMove { timelines, left, begun, handed_out, answer });
+        let behind = false;
+        self.pending.push(PendingMove { timelines, left, behind, begun, handed_out, answer });
     }
 }
 

@@ -78,7 +78,7 @@ impl Scheduler {
     fn end_of_round(&mut self) -> VirtualInstant {
         let (now, slice) = (self.now, self.settings.timeslice);
         if self.settings.as_fast_as_possible
-            && self.containers().all(|container| !container.tasks.awake && !container.stopped)
+            && self.containers().all(ExperimentContainer::is_at_rest)
         {
             let next = self.containers().filter_map(ExperimentContainer::next_deadline).min();
             if let Some(next) = next {

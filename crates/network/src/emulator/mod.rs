@@ -96,6 +96,8 @@ struct Link {
     pipes: [Pipe; 2],
     /// Number of cuts. Frames that were on their way before a cut do not arrive.
     cuts: u32,
+    /// Whether it was removed. Its number is not used again.
+    is_gone: bool,
 }
 
 #[derive(Debug)]
@@ -213,8 +215,41 @@ impl Emulator {
         });
         let stream = |at: u64| LinkRng::new(self.seed, id.0 as u64 * 2 + at);
         let pipes = [Pipe::new(impairments[0], stream(0)), Pipe::new(impairments[1], stream(1))];
-        self.links.push(Link { ends, pipes, cuts: 0 });
+        self.links.push(Link { ends, pipes, cuts: 0, is_gone: false });
         id
+    }
+
+    /// Joins two objects at `now`, while frames are on their way elsewhere. A spanning tree takes the link as one that comes up. Call
+    /// [`Emulator::advance`] to this instant first.
+    pub fn connect_at(
+        &mut self,
+        attachments: [Attachment; 2],
+        impairments: [&Impairments; 2],
+        now: VirtualInstant,
+    ) -> LinkId {
+        let link = self.connect(attachments, impairments);
+        self.set_up(link, false, now);
+        self.set_up(link, true, now);
+        link
+    }
+
+    /// Removes a link at `now`, with the frames on their way. Its number stays its own. Call [`Emulator::advance`] to this instant
+    /// first.
+    pub fn disconnect(&mut self, link: LinkId, now: VirtualInstant) {
+        self.set_up(link, false, now);
+        self.links[link.0].is_gone = true;
+        for end in self.links[link.0].ends {
+            if let LinkEnd::Station(station) = end {
+                self.stations[station.0] = None;
+            }
+        }
+    }
+
+    /// Starts the spanning tree of a switch that was added at `now`, after [`Emulator::start`].
+    pub fn start_switch(&mut self, switch: SwitchId, now: VirtualInstant) {
+        if self.switches[switch.0].bridge.is_some() {
+            self.schedule(now, EventKind::Tick(switch));
+        }
     }
 
     fn attach(
@@ -369,7 +404,8 @@ impl Emulator {
             LinkEnd::Switch(switch, _) => self.switches[switch.0].medium.is_some(),
             LinkEnd::Station(_) => false,
         };
-        let pipes = self.links.iter().flat_map(|link| Side::BOTH.map(|side| (link, side)));
+        let present = self.links.iter().filter(|link| !link.is_gone);
+        let pipes = present.flat_map(|link| Side::BOTH.map(|side| (link, side)));
         pipes
             .filter(|(link, side)| !leads_to_wlan(link, *side))
             .map(|(link, side)| link.pipes[side as usize].impairments().least_delay())

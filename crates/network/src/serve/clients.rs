@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
 use lorentz_clock::{Snapshot, VirtualInstant};
@@ -16,12 +17,58 @@ use crate::tap::Tap;
 /// Most bytes that a capture's reader may be behind. A capture beyond that ends: frames missing in its middle would go unnoticed.
 const MAX_CAPTURE_BACKLOG: usize = 256 << 20;
 
+/// The token of the first interface in the poll; those of the others follow. Smaller ones are those of the event loop.
+pub(super) const FIRST_STATION_TOKEN: u64 = 3;
+
 /// An interface of a node.
 pub(crate) struct Port {
-    pub tap: Tap,
+    /// `None` if it was removed. The emulator numbers its stations by the ports, and uses no number again.
+    tap: Option<Tap>,
+    /// Its name; empty if it was removed.
     pub end: Endpoint,
     /// Frames that the node did not take, because its interface is down.
     pub refused: u64,
+}
+
+impl Port {
+    /// The interface `end`, which is the device `tap`.
+    pub fn new(tap: Tap, end: Endpoint) -> Port {
+        Port { tap: Some(tap), end, refused: 0 }
+    }
+
+    /// Its device.
+    ///
+    /// # Errors
+    ///
+    /// If it was removed.
+    pub fn tap(&self) -> io::Result<&Tap> {
+        self.tap.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Has `poll` report frames that its node sends, as `token`.
+    pub fn listen(&self, poll: &Epoll, token: u64) -> io::Result<()> {
+        // SAFETY: a device stays open as long as its port has it; a poll forgets one that is closed.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.tap()?.fd()) };
+        Ok(poll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))?)
+    }
+
+    /// Has `poll` report nothing more of it.
+    pub fn ignore(&self, poll: &Epoll) {
+        let Ok(tap) = self.tap() else { return };
+        // SAFETY: as above.
+        let fd = unsafe { BorrowedFd::borrow_raw(tap.fd()) };
+        // An error means that this was done before.
+        let _ = poll.delete(fd);
+    }
+
+    /// Removes the interface from its node.
+    pub fn remove(&mut self) {
+        self.end = Endpoint::default();
+        if let Some(tap) = self.tap.take() {
+            // An error means that its node has ended.
+            let _ = tap.remove();
+        }
+    }
 }
 
 /// A client at the socket.

@@ -10,17 +10,24 @@
 
 use std::io;
 
+use anyhow::Context;
 use lorentz_clock::{Pace, Snapshot, Span, VirtualInstant};
+use lorentz_container::StateDir;
 use lorentz_control::Clock;
 use lorentz_experiment::Experiment;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
+use crate::directory::container_of;
 use crate::emulator::{Frame, StationId};
-use crate::protocol::{LinkChange, RoundsStatus};
+use crate::node::TIMELINE;
+use crate::plan::Endpoint;
+use crate::protocol::{LinkChange, Replacement, RoundsStatus};
+use crate::tap::Tap;
 use crate::timestamps::FrameTimestamps;
 
-/// The timeline of all nodes.
-pub(crate) const TIMELINE: u32 = 1;
+/// Greatest number of jumps that a node's clock makes before the emulator takes the node's frames. The clock page remembers some 50
+/// pieces; from those the emulator computes when a frame was sent.
+const MAX_JUMPS: u32 = 40;
 
 /// The instants at which an interface sends frames.
 pub(crate) struct SendTimes {
@@ -37,6 +44,29 @@ pub(super) struct SentFrame {
     pub frame: Frame,
 }
 
+impl SendTimes {
+    /// Those of the interface `end` of a node of `network`, which is the device `tap`.
+    pub fn of(
+        state: &StateDir,
+        network: &str,
+        end: &Endpoint,
+        tap: &Tap,
+    ) -> anyhow::Result<SendTimes> {
+        let node = state.container(&container_of(network, &end.node))?;
+        let timestamps =
+            FrameTimestamps::of(tap).context("rounds need BPF programs at interfaces")?;
+        Ok(SendTimes { clock: node.clock()?, timestamps })
+    }
+}
+
+/// A change that waits for the end of the round.
+pub(super) enum Deferred {
+    /// Of a link.
+    Link(Box<LinkChange>),
+    /// To another topology.
+    Topology(Box<Replacement>),
+}
+
 /// A round that is over.
 pub(super) struct FinishedRound {
     /// The instant at which all nodes stand.
@@ -44,7 +74,18 @@ pub(super) struct FinishedRound {
     /// The frames that nodes have sent, in the order of their instants.
     pub sent: Vec<SentFrame>,
     /// Changes that clients have asked for, each with its client.
-    pub changes: Vec<(u64, Box<LinkChange>)>,
+    pub changes: Vec<(u64, Deferred)>,
+}
+
+/// Progress of the round under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RoundProgress {
+    /// All nodes stand at its end.
+    AtEnd,
+    /// Some node's clock has made [`MAX_JUMPS`] jumps, and stands before the end.
+    Behind,
+    /// There are no more rounds.
+    NoMoreRounds,
 }
 
 /// State of the rounds.
@@ -57,7 +98,7 @@ pub(super) struct Rounds {
     end: Option<VirtualInstant>,
     sent: Vec<SentFrame>,
     /// Changes that clients have asked for since the round began.
-    changes: Vec<(u64, Box<LinkChange>)>,
+    changes: Vec<(u64, Deferred)>,
     count: u64,
     /// The reason why there are no more rounds; `None` while there are.
     ended: Option<String>,
@@ -68,6 +109,11 @@ impl Rounds {
     pub fn new(experiment: Experiment, send_times: Vec<SendTimes>, now: VirtualInstant) -> Rounds {
         let (sent, changes) = (Vec::new(), Vec::new());
         Rounds { experiment, send_times, now, end: None, sent, changes, count: 0, ended: None }
+    }
+
+    /// Adds an interface, the next station of the emulator.
+    pub fn add(&mut self, interface: SendTimes) {
+        self.send_times.push(interface);
     }
 
     /// Takes a frame that `station` has sent, and returns its instant.
@@ -81,7 +127,7 @@ impl Rounds {
     }
 
     /// Keeps a change for the end of the round if one is under way; else gives it back.
-    pub fn defer(&mut self, token: u64, change: Box<LinkChange>) -> Option<Box<LinkChange>> {
+    pub fn defer(&mut self, token: u64, change: Deferred) -> Option<Deferred> {
         if self.end.is_none() {
             return Some(change);
         }
@@ -119,8 +165,19 @@ impl Rounds {
         let longest = self.now.plus(least_delay);
         let end = event.map_or(longest, |event| event.min(longest));
         self.end = Some(end);
+        self.advance_nodes(end);
+    }
+
+    fn advance_nodes(&mut self, end: VirtualInstant) {
         // If the experiment's process has ended, its socket is readable now, and the read reports the end.
-        let _ = self.experiment.advance(TIMELINE, end);
+        let _ = self.experiment.advance(TIMELINE, end, Some(MAX_JUMPS));
+    }
+
+    /// Continues the round under way: some node's clock stands before its end.
+    pub fn continue_round(&mut self) {
+        if let Some(end) = self.end {
+            self.advance_nodes(end);
+        }
     }
 
     /// Real time until the next round may begin. `None` while one is under way. `look` is at the network's clock.
@@ -131,14 +188,18 @@ impl Rounds {
         Some(look.real_at(self.now).since(look.real))
     }
 
-    /// Reads that all nodes have come to the end of the round. Returns false if there are no more rounds.
-    pub fn have_advanced(&mut self) -> bool {
-        let Err(error) = self.experiment.has_advanced() else { return true };
+    /// Reads how far the nodes have come.
+    pub fn progress(&mut self) -> RoundProgress {
+        let error = match self.experiment.has_advanced() {
+            Ok(true) => return RoundProgress::AtEnd,
+            Ok(false) => return RoundProgress::Behind,
+            Err(error) => error,
+        };
         let nobody = self.experiment.status().is_ok_and(|all| all.containers.is_empty());
         self.ended =
             Some(if nobody { "all nodes have ended".into() } else { format!("{error:#}") });
         self.end = None;
-        false
+        RoundProgress::NoMoreRounds
     }
 
     /// Removes the experiment from the poll.
@@ -153,7 +214,8 @@ impl Rounds {
         self.count += 1;
         let changes = std::mem::take(&mut self.changes);
         let mut sent = std::mem::take(&mut self.sent);
-        sent.sort_by_key(|one| one.at);
+        // Frames of one instant in the order of their interfaces, not in that in which they were read.
+        sent.sort_by_key(|one| (one.at, one.station));
         Some(FinishedRound { end, sent, changes })
     }
 }
