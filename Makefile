@@ -1,6 +1,6 @@
 # Lorentz. `make help` lists the targets; the work is done in scripts/.
 
-.PHONY: help build install uninstall wheel demo test bench scenarios study soak fuzz miri nightly lint docs clean
+.PHONY: help build web install uninstall wheel dist demo museum test bench scenarios study soak fuzz miri nightly lint docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -9,6 +9,10 @@ help: ## list the targets
 build: ## build the commands, the C libraries and the Python package, in target/release
 	@scripts/setup
 	@scripts/build
+
+web: ## as build, and lorentz-web with its page
+	@scripts/setup web
+	@scripts/build --page
 
 install: build ## install them in PREFIX (/usr/local); DESTDIR before it
 	@scripts/install
@@ -20,12 +24,20 @@ wheel: ## build the Python package as a wheel, in target/wheels
 	@scripts/setup
 	@scripts/wheel
 
+dist: web ## make the packages, in build/dist
+	@scripts/dist
+
 demo: build ## run real programs in virtual time and print what happened
 	@scripts/demo
 
+museum: ## run the museum of clock bugs: real programs whose bugs show in virtual time (ARGS="--faketime NAME")
+	@scripts/setup museum
+	@scripts/build
+	@scripts/museum $(ARGS)
+
 test: ## run every test; the counts stand at the end
 	@scripts/setup test
-	@scripts/build
+	@scripts/build --page
 	@scripts/test
 
 bench: ## measure the costs; writes docs/performance.md, docs/experiments.md, docs/latency.md, docs/networks.md (ARGS=--quick only prints)
@@ -64,7 +76,7 @@ miri: ## run tests of crates/clock under Miri; needs a nightly Rust
 nightly: ## run the long checks: fuzz (600 s each), miri, test, soak; the log is in build/nightly
 	@scripts/setup test
 	@scripts/setup miri
-	@scripts/build
+	@scripts/build --page
 	@scripts/nightly
 
 lint: ## check formatting and look for mistakes
@@ -73,7 +85,8 @@ lint: ## check formatting and look for mistakes
 
 docs: ## build the API documentation and the book of the pages, check their links, run their examples
 	@scripts/setup docs
-	@scripts/build
+	@scripts/setup web
+	@scripts/build --page
 	@scripts/docs
 
 clean: ## remove what was built

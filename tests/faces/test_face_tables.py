@@ -1,5 +1,6 @@
 """The tables of faces are complete: the kernel's system calls, clocks, files of /proc and /sys,
-options of sockets and ioctls each have a row. Each test that a row names exists.
+options of sockets, ioctls and attributes of netlink each have a row. Each test that a row names
+exists, and each face that stays real is read by a program or says what it needs.
 """
 
 from __future__ import annotations
@@ -12,16 +13,35 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from framework.build import REPO
+from framework.all_faces import ALL, READ_AS, compared_files
+from framework.build import PROGRAMS, REPO
 from framework.face_files import PROC, PROC_DEEPER, PROC_NET, PROC_PID, SYS, row_of
+from framework.face_netlink import NETLINK
 from framework.face_options import IOCTLS, SOCKET_OPTIONS
 from framework.faces import CLOCKS, NONE, OTHERS, SYSCALLS, Limit, Refused, Row, SetOnce, Virtual
-from framework.kernel_headers import ROOT, ioctls_of_time, socket_options_of_time, speaks_of_time
+from framework.kernel_headers import (
+    ROOT,
+    ioctls_of_time,
+    netlink_attributes_of_time,
+    socket_options_of_time,
+    speaks_of_time,
+)
 
-TABLES = [SYSCALLS, CLOCKS, PROC, PROC_DEEPER, PROC_PID, PROC_NET, SYS, IOCTLS, SOCKET_OPTIONS]
+TABLES = [
+    SYSCALLS,
+    CLOCKS,
+    PROC,
+    PROC_DEEPER,
+    PROC_PID,
+    PROC_NET,
+    SYS,
+    IOCTLS,
+    SOCKET_OPTIONS,
+    NETLINK,
+]
 #: Folders of /proc that have a table, or a row, of their own.
 APART = {"self", "thread-self", "net", "sys"}
-MISSING = "add a row to tests/framework/faces.py, face_files.py or face_options.py"
+MISSING = "add a row to tests/framework/faces.py, face_files.py, face_options.py or face_netlink.py"
 
 
 def without(table: dict[str, Row], names: set[str]) -> list[str]:
@@ -104,6 +124,28 @@ def test_each_ioctl_that_concerns_time_has_a_row():
     by_what_they_pass = {"VIDIOC_DQBUF", "SNDRV_PCM_IOCTL_STATUS", "BTRFS_IOC_GET_SUBVOL_INFO"}
     assert by_name | by_what_they_pass <= there
     assert not without(IOCTLS, there), MISSING
+
+
+def test_each_attribute_of_netlink_that_concerns_time_has_a_row():
+    there = netlink_attributes_of_time()
+    assert len(there) > 200
+    assert {"NDA_CACHEINFO", "NFTA_SET_ELEM_EXPIRATION", "TCA_MIRRED_TM"} <= there
+    assert not without(NETLINK, there), MISSING
+
+
+def test_each_face_that_stays_real_is_read_or_says_what_it_needs():
+    """By the program that reads all faces, by the test of the row, or as a file."""
+    sys.path.insert(0, str(PROGRAMS / "faces"))
+    import all_faces as program
+
+    read = {face[0] for face in program.FACES} | set(compared_files())
+    rows = {name: row for name, row in ALL.items() if isinstance(row, Limit)}
+    unread = {
+        name
+        for name, row in rows.items()
+        if not (row.judge or row.needs or READ_AS.get(name, name) in read)
+    }
+    assert not unread, "write the read, or say in the row what it needs"
 
 
 def test_no_row_is_of_a_kind_that_is_not_there():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -263,3 +264,20 @@ def test_a_thread_that_rewrites_a_site_holds_nobody_up(point):
         inside.line(timeout=AT_ONCE, ev="done", who=1)
         inside.process.stdin.close()
         inside.succeed()
+
+
+def test_an_alarm_whose_time_comes_while_it_is_set_anew_goes_off_once():
+    """Natively a change of the clock is no reason for a second SIGALRM."""
+    with points() as inside:
+        inside.line(ev="ready")
+        done(inside, "alarm 300")
+        inside.points.arm("BeforeTimer")
+        dilate = inside.begin("dilate", "--rate", "2")
+        inside.points.wait("BeforeTimer")
+        # Its time comes by the old rate and by the new one.
+        time.sleep(0.4)
+        inside.points.release("BeforeTimer")
+        assert dilate.wait(timeout=AT_ONCE) == 0
+        inside.line(timeout=AT_ONCE, ev="signal")
+        works(inside)
+        assert len(inside.lines(ev="signal")) == 1

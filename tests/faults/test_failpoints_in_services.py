@@ -6,12 +6,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import pytest
 from framework import build, lorentz, processes
-from framework.experiments import Experiment
+from framework.experiments import SECOND, Experiment
 from framework.failpoints import Faulty, Points, session
 from framework.points import (
     AT_ONCE,
@@ -24,12 +27,22 @@ from framework.points import (
     verb,
     works,
 )
-from framework.running import LINE_TIMEOUT, Inside, Running
+from framework.running import Inside, Running
 
 
-def alone(count: int) -> Faulty:
+def alone(count: int, **options: object) -> Faulty:
     """A program with one thread, which sleeps `count` times for an hour."""
-    return Faulty(build.c("faults/points"), "alone", str(count), options=["--skip-idle"])
+    return Faulty(build.c("faults/points"), "alone", str(count), options=["--skip-idle"], **options)
+
+
+@contextlib.contextmanager
+def marker_at(place: Place) -> Iterator[Faulty]:
+    """Has a skipper stop as it marks the thread: after its first leap."""
+    with alone(100, stdin=True) as inside:
+        inside.points.arm(place.point)
+        inside.close_stdin()
+        inside.points.wait(place.point)
+        yield inside
 
 
 def end_skipper(inside: Faulty, number: int = signal.SIGKILL) -> None:
@@ -84,8 +97,7 @@ def test_a_skipper_that_stands_still_holds_nobody_up(place):
 def check_an_ended_marker(place: Place, number: int) -> None:
     """Ends a skipper that marks a thread. No thread has the mark then, and the next skipper sets
     it."""
-    with alone(100) as inside:
-        place.reach(inside)
+    with marker_at(place) as inside:
         end_skipper(inside, number)
         verb(inside, "skip", inside.name, "off")
         verb(inside, "skip", inside.name, "on")
@@ -106,8 +118,7 @@ def test_a_skipper_may_be_asked_to_end_in_the_midst_of_vouching(place):
 @at_each("stop change", "marker")
 def test_a_skipper_may_stand_still_in_the_midst_of_vouching(place):
     """The thread sleeps on, and leaps when the mark is whole."""
-    with alone(100) as inside:
-        place.reach(inside)
+    with marker_at(place) as inside:
         verb(inside, "dilate", inside.name, "--rate", "2")
         assert inside.time()["rate"] == "2"
         inside.points.release(place.point)
@@ -120,24 +131,9 @@ def test_a_skipper_may_stand_still_in_the_midst_of_vouching(place):
 
 @contextlib.contextmanager
 def skipper_that_sleeps(inside: Faulty) -> Iterator[None]:
-    """Stops the skipper once a sole thread leaps by itself, and kills it at the end.
-
-    A skipper marks the thread only if it still finds it asleep after a leap. So a leap may pass
-    without a mark, and only the thread's progress beside a stopped skipper shows the mark.
-    """
-    inside.wait_for(1, ev="done")
-    skipper = inside.time()["skip"]["skipper"]
-    deadline = time.monotonic() + LINE_TIMEOUT
-    while True:
-        inside.wait_for(len(inside.lines(ev="done")) + 1, ev="done")
-        os.kill(skipper, signal.SIGSTOP)
-        before = len(inside.lines(ev="done"))
-        with contextlib.suppress(AssertionError):
-            # One may have been woken before the stop.
-            inside.wait_for(before + 2, timeout=0.5, ev="done")
-            break
-        os.kill(skipper, signal.SIGCONT)
-        assert time.monotonic() < deadline, "the thread is not marked"
+    """Stops the skipper, which has marked the thread at its first leap, and kills it at the end."""
+    inside.wait_for(2, ev="done")
+    os.kill(inside.time()["skip"]["skipper"], signal.SIGSTOP)
     yield
     end_skipper(inside)
 
@@ -199,7 +195,7 @@ def test_a_change_reaches_a_thread_in_its_leap(place):
 
 @dataclass
 class Scheduled:
-    """An experiment of one busy container, whose scheduler stands at a place."""
+    """An experiment of one container, whose scheduler stands at a place."""
 
     experiment: Experiment
     #: The process of the experiment.
@@ -208,11 +204,15 @@ class Scheduled:
     points: Points
 
 
+#: Computes for some slices, and sleeps for some.
+BUSY = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; sleep 0.02; done"
+
+
 @contextlib.contextmanager
 def scheduler_at(place: Place) -> Iterator[Scheduled]:
     """Has the scheduler of an experiment stop at a place."""
     with Experiment(session=session()) as experiment:
-        inside = experiment.run("sh", "-c", "while :; do :; done")
+        inside = experiment.run("sh", "-c", BUSY)
         words = Points(session().state_dir() / inside.name / "clock")
         scheduled = Scheduled(experiment, experiment.engine, inside, words)
         experiment.synchronize()
@@ -267,3 +267,35 @@ def test_a_scheduler_that_stands_still_holds_no_other_container_up(place):
         assert scheduled.inside.name in [entry["name"] for entry in listed]
         scheduled.points.release_all()
         scheduled.experiment.advance(0.1)
+
+
+COMPUTES = """
+import sys, time
+print("ready", flush=True)
+sys.stdin.read()
+sum(range(10_000_000))
+print(time.monotonic_ns())
+"""
+
+
+@pytest.mark.parametrize("compute", ["none", "real"])
+def test_a_task_that_wakes_while_a_scheduler_looks_for_sleepers_keeps_its_time(compute):
+    """Its clock does not go to the end of the move while it computes."""
+    with Experiment("--compute", compute, session=session()) as experiment:
+        inside = experiment.run(sys.executable, "-c", COMPUTES, timeline=1, stdin=True)
+        until(lambda: inside.stdout)
+        words = Points(session().state_dir() / inside.name / "clock")
+        experiment.synchronize()
+        start = experiment.clock(inside)
+        experiment.interval(inside, 100 * SECOND)
+        words.arm("SliceLooked")
+        with ThreadPoolExecutor() as client:
+            moves = client.submit(experiment.progress)
+            words.wait("SliceLooked")
+            inside.close_stdin()
+            until(lambda: processes.state(inside.programs()[0]) != "S")
+            words.release("SliceLooked")
+            moves.result()
+        inside.succeed()
+    passed = int(inside.stdout.split()[1]) - start
+    assert passed == 0 if compute == "none" else 0 < passed < 50 * SECOND

@@ -120,6 +120,7 @@ class Experiment:
         tdf: str | None = None,
         timeline: int | None = None,
         parallel: int | None = None,
+        compute: str | None = None,
         **options: object,
     ) -> Inside:
         """Starts a container in it, and returns when it is part of it."""
@@ -130,6 +131,8 @@ class Experiment:
             flags += ["--timeline", str(timeline)]
         if parallel is not None:
             flags += ["--parallel", str(parallel)]
+        if compute is not None:
+            flags += ["--compute", compute]
         container = Inside(*command, options=flags, session=self.session, **options)
         inside = self._inside.enter_context(container)
         self.wait_for_members(inside.name)

@@ -24,10 +24,12 @@ class Virtual:
 @dataclass(frozen=True)
 class Limit:
     """A face that shows the host's time inside: these words of docs/limits.md name it. `judge` is
-    the test that measures it, if another does than that of all faces."""
+    the test that measures it, if another does than those of `all_faces`. `needs` is the hardware
+    or the kernel's option without which a machine does not have the face."""
 
     words: str
     judge: str | None = None
+    needs: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,12 @@ def judged(test: str, **cases: str) -> dict[str, Row]:
     return {name: Virtual(test.format(case)) for name, case in cases.items()}
 
 
+def kept(words: str, name: str) -> Limit:
+    """A number that the kernel keeps for a descriptor or a process."""
+    test = "faces/test_real_values.py::test_a_number_that_the_kernel_keeps_is_the_hosts[{}]"
+    return Limit(words, test.format(name))
+
+
 _WAITS = "waits/test_waits.py::test_a_wait_is_the_kernels_but_for_the_rate[{}-dynamic-10]"
 _TIMERS = "timers/test_timers.py::test_a_timer_is_the_kernels_but_for_the_rate[{}-dynamic-10]"
 _FILE_TIMES = Virtual("faces/test_file_times.py::test_times_set_by_hand_read_back_the_same[None]")
@@ -70,6 +78,9 @@ _SETTING = Virtual(
     "test_a_program_that_may_set_clocks_sets_its_containers"
 )
 _STARTING = "process_tree/test_starting.py::test_a_program_started_inside_is_inside[{}-dynamic]"
+TIME_NAMESPACES = (
+    "faces/test_time_namespaces.py::test_every_clock_is_ahead_by_the_offset_of_its_namespace[10]"
+)
 STAMPS = "faces/test_sockets.py::test_a_receive_stamp_is_in_virtual_time[{}-10-2038-01-19]"
 TIMEOUTS = "faces/test_sockets.py::test_a_socket_timeout_reads_back_as_it_was_set[{}-10]"
 
@@ -183,18 +194,20 @@ SYSCALLS: dict[str, Row] = {
     "getrlimit": Limit("RLIMIT_CPU"),
     "setrlimit": Limit("RLIMIT_CPU"),
     "prlimit64": Limit("RLIMIT_CPU"),
-    "sched_rr_get_interval": Limit("`sched_rr_get_interval`"),
-    "sched_setattr": Limit("SCHED_DEADLINE"),
-    "sched_getattr": Limit("SCHED_DEADLINE"),
-    "prctl": Limit("timer slack"),
+    "sched_rr_get_interval": kept("`sched_rr_get_interval`", "sched_rr_get_interval"),
+    "sched_setattr": kept("SCHED_DEADLINE", "sched_setattr"),
+    "sched_getattr": kept("SCHED_DEADLINE", "sched_getattr"),
+    "prctl": kept("timer slack", "prctl"),
     "syslog": Limit("the kernel's log"),
     "acct": Limit("process accounting"),
-    "quotactl": Limit("grace times of quotas"),
-    "quotactl_fd": Limit("grace times of quotas"),
+    **rows(
+        Limit("grace times of quotas", needs="CONFIG_QFMT_V2 or CONFIG_XFS_QUOTA"),
+        "quotactl quotactl_fd",
+    ),
     "add_key": Limit("the expiry of keys"),
     "request_key": Limit("the expiry of keys"),
     "keyctl": Limit("the expiry of keys"),
-    "unshare": Limit("`unshare --time`"),
+    "unshare": Limit("`unshare --time`", TIME_NAMESPACES),
     "perf_event_open": Limit("perf"),
     "bpf": Limit("BPF's clocks"),
 }
@@ -219,16 +232,26 @@ OTHERS: dict[str, Row] = {
         "cpu_columns btime start_of_a_process schedstat sysvipc_shm sysvipc_msg sysvipc_sem",
     ),
     "VTIME": Limit("VTIME of terminals"),
-    "NDA_CACHEINFO": Limit("ages of neighbours"),
-    "RTA_CACHEINFO": Limit("ages of routes"),
-    "IFA_CACHEINFO": Limit("lifetimes of addresses"),
-    "CTA_TIMEOUT": Limit("conntrack"),
     "TASKSTATS": Limit("taskstats"),
     "cgroup_cpuacct": Limit("cpuacct"),
-    "cgroup_pressure": Limit("cpu.pressure"),
-    "cgroup_freezer": Limit("cgroup.freeze"),
-    "sys_block_stat": Limit("/sys/block/*/stat"),
-    "input_event": Limit("input events"),
+    "cgroup_freezer": Limit("cgroup.stat.local"),
+    "INET_DIAG": Limit("timers of sockets (`ss -o`)"),
+    "PROC_EVENT_*": Limit("events of processes"),
+    "siginfo": Limit("the CPU times in the siginfo of SIGCHLD"),
+    "core": Limit("the CPU times in a core"),
+    "core_pattern": Limit(
+        "`%t` in a core's name", needs="a pattern for cores, which is the whole machine's"
+    ),
+    "mount_options": Limit(
+        "times in the options of a mount",
+        "faces/test_real_files.py::test_a_file_shows_inside_what_it_shows_the_host"
+        "[/proc/fs/ext4/*/options]",
+    ),
+    "firewall_time": Limit("rules of the firewall that match on the time"),
+    "sysinfo_loads": kept("load averages of `sysinfo`", "sysinfo_loads"),
+    "RLIMIT_RTTIME": kept("RLIMIT_RTTIME", "RLIMIT_RTTIME"),
+    "IPV6_FLOWLABEL_MGR": kept("flow labels", "IPV6_FLOWLABEL_MGR"),
+    "input_event": Limit("input events", needs="an input device"),
     "timer_list": Limit("/proc/timer_list"),
     "sched": Limit("/proc/PID/sched"),
     "fdinfo": Limit("the fdinfo of timer descriptors"),
@@ -237,7 +260,7 @@ OTHERS: dict[str, Row] = {
         "**rdtsc and rdtscp**",
         "faces/test_tsc.py::test_the_time_stamp_counter_is_the_machines_by_default",
     ),
-    "utmp": Limit("utmp and wtmp"),
+    "utmp": Limit("utmp and wtmp", needs="a session that a program on the host's clock has opened"),
     "audit": Limit("audit"),
     "guest": Limit("**A virtual machine started inside**"),
 }

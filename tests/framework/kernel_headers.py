@@ -42,6 +42,7 @@ _OPTIONS = [
     *("linux/mptcp.h", "linux/netlink.h", "linux/tls.h", "linux/tipc.h", "linux/can/raw.h"),
     *("linux/can/isotp.h", "linux/can/j1939.h", "linux/if_alg.h", "linux/x25.h", "linux/ax25.h"),
     *("linux/netrom.h", "linux/rose.h", "linux/icmp.h", "linux/smc.h", "linux/nfc.h"),
+    *("linux/ip_vs.h", "linux/rds.h", "linux/if_xdp.h"),
 ]
 _LONG_WORDS = re.compile(
     r"time|stamp|clock|jiff|alarm|epoch|delay|period|interval|intvl|expir|uptime|latenc|"
@@ -115,6 +116,28 @@ def ioctls_of_time() -> set[str]:
         for name, definition in _ioctls()
         if not name.startswith("_IO") and (speaks_of_time(name) or _passes_time(definition))
     }
+
+
+#: Enumerators with such names are attributes of netlink.
+_ATTRIBUTE = re.compile(
+    r"\w+?_(ATTR|A|NLA)_|\w+_(MDBA|PATTR|EATTR|SRCATTR)_|"
+    r"(NDA|NDTA|NDTPA|IFA|IFLA|RTA|RTAX|NHA|MDBA|BRIDGE|CTA|NFTA|NFULA|NFQA|NFCTH|TCA|XFRMA)_"
+)
+
+
+def netlink_attributes_of_time() -> set[str]:
+    """The attributes of netlink that concern time."""
+    return {
+        name
+        for text in _texts().values()
+        for body in re.findall(r"\benum\s*\w*\s*\{(.*?)\}", text, re.DOTALL)
+        for name in re.findall(r"^\s*([A-Z][A-Z0-9_]+)\s*(?:=[^,]*)?,?\s*$", body, re.MULTILINE)
+        if _ATTRIBUTE.match(name) and (speaks_of_time(name) or name.endswith(_STRUCTURES_OF_TIME))
+    }
+
+
+#: Attributes whose name ends so pass a structure with times.
+_STRUCTURES_OF_TIME = ("CACHEINFO", "_TM", "LTIME_VAL")
 
 
 def socket_options_of_time() -> set[str]:

@@ -34,6 +34,15 @@ topology:
 {link}
 """
 
+#: A switch with two nodes; its third port is free.
+STAR = """\
+topology:
+  nodes: {a: {}, b: {}, s: {kind: switch}}
+  links:
+    - {endpoints: ['a:eth0', 's:1'], ipv4: [10.0.0.1/24, null]}
+    - {endpoints: ['b:eth0', 's:2'], ipv4: [10.0.0.2/24, null]}
+"""
+
 
 def pair(*lines: str) -> str:
     """A topology of two nodes whose link has these lines."""
@@ -184,6 +193,11 @@ class Lab:
         other."""
         for node in nodes:
             self.wait_until(lambda node=node: self.has_carrier(node), f"carrier of {node}")
+
+    def output(self, node: str) -> str:
+        """The output of a node's command so far."""
+        found = next(one for one in self.status()["nodes"] if one["name"] == node)
+        return Path(found["output"]).read_text()
 
     def wait_until(self, good: object, what: str) -> None:
         deadline = time.monotonic() + TIMEOUT

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 #: Date of the nodes' wall clocks at the start, and the same in seconds.
@@ -93,12 +94,21 @@ class Ring:
     def knows_all(self, router: int) -> bool:
         return len(self.routes(router)) == self.count
 
+    def goes_the_shorter_way(self, router: int) -> bool:
+        """Whether it has all routes of a ring of an odd number, each the shorter way around. Before
+        two routers have exchanged their tables, they reach each other the other way."""
+        return self._leads(router, lambda other: (other - router) % self.count <= self.count // 2)
+
     def goes_around(self, router: int) -> bool:
         """Whether all its routes lead as they must when the link between n0 and n1 is cut: what was
         a ring is a chain from n1 to n0."""
-        place = {own_address(other): (other - 1) % self.count for other in range(self.count)}
-        here = place.pop(own_address(router))
-        wanted = {to: "eth0" if there > here else "eth1" for to, there in place.items()}
+        here = (router - 1) % self.count
+        return self._leads(router, lambda other: (other - 1) % self.count > here)
+
+    def _leads(self, router: int, by_eth0: Callable[[int], bool]) -> bool:
+        """Whether it has routes to all others, by eth0 or eth1 as `by_eth0` says of each."""
+        others = (other for other in range(self.count) if other != router)
+        wanted = {own_address(other): "eth0" if by_eth0(other) else "eth1" for other in others}
         ways = {to: way for to, (_, way) in self.routes(router).items()}
         return {**ways, **wanted} == ways
 

@@ -298,6 +298,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
     "WaitLeaving": (_program("sleep 1000000"),),
     "TimerHeld": (_program("settimer 100"),),
     "TimerQueried": (Way("program", set_a_timer_during_a_change, "settimer 100"),),
+    "BeforeTimer": (_program("settimer 100"),),
     "TimerArmed": (_program("settimer 100"),),
     "CpuTimeHeld": (_program("process"),),
     "FdEntryHalf": (_program("receive"),),
@@ -317,6 +318,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
     "AdoptUnrecorded": (_ADOPT,),
     "SliceBegun": (_SLICE,),
     "SliceRunning": (_SLICE,),
+    "SliceLooked": (_SLICE,),
     "SliceStopped": (_SLICE,),
 }
 #: Places at which a controller has made its change.

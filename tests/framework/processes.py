@@ -67,6 +67,12 @@ def control_groups(begin: str = "") -> list[Path]:
     return [Path(folder, name) for folder, name in names if name.startswith(begin)]
 
 
+def times_slept(pid: int) -> int:
+    """How often the first thread of a process has begun to sleep."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
 def cpu_ticks(pid: int) -> int:
     """CPU time that a process has used, in clock ticks of 10 ms."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()

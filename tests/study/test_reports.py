@@ -142,4 +142,4 @@ def test_a_python_without_the_package_is_told_how_to_get_it(clocks: Path, tmp_pa
     env["LORENTZ_PYTHON"] = str(tmp_path / "bin" / "other")
     done = studies.lorentz.call("report", str(clocks), "-o", str(tmp_path / "r"), env=env)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
-    assert "install the Python package as lorentz[report]" in done.stderr
+    assert "install the Python package as lorentz-time[report]" in done.stderr

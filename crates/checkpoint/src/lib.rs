@@ -42,6 +42,8 @@ pub use bundle::{BundleMount, BundleParts, BundleRestore, RestoredBundle};
 pub use directory::{BundleEntry, CapabilitiesEntry, Checkpoint, ProcessEntry, ThreadEntry};
 pub use dump::{checkpoint, checkpoint_bundle, CheckpointOptions};
 pub use error::CheckpointRefused;
+/// The checksum by which a checkpoint names the shim's image.
+pub use lorentz_inject::shim_build_id;
 pub use migrate::{migrate, receive, MigrateOptions};
 pub use mounts::CgroupMount;
 pub use restore::{check, restore, RestoreOptions, WallPolicy};

@@ -1,22 +1,27 @@
 //! The command line: each verb and flag, its help text and its accepted values.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lorentz_clock::{Rate, SkipMode, Span, WallTime};
 use lorentz_container::{ForeignContainer, Newcomers};
 use lorentz_control::parse_read_cost;
+use lorentz_experiment::ComputeTime;
 
 use crate::bandwidth_args::Bandwidth;
+use crate::checkpoint_args::{CheckpointArgs, MigrateArgs, ReceiveArgs, RestoreArgs};
 use crate::clock_args::ClockArgs;
+use crate::edit_args::NodeVerb;
 use crate::experiment_args::ExperimentArgs;
+use crate::generate_args::GenerateVerb;
 use crate::latency_args::Latency;
 use crate::network_args::{Capture, Down, Export, Graph, Import, Inspect, LinkVerb, Up};
 use crate::ready::ReadyFd;
 use crate::root_args::RootArgs;
 use crate::study_args::{Report, StudyVerb};
+use crate::version::long_version;
+use crate::web_args::WebArgs;
 
 const VALUES: &str = "\
 DUR   10ms, 1h30m, +3d, -1h30m; units ns us ms s m h d w y; a number alone is in seconds
@@ -37,13 +42,16 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Checkpoints", &["checkpoint", "restore", "migrate"]),
     ("Clock", &["dilate", "freeze", "unfreeze", "leap", "step", "skip"]),
     ("Experiments", &["experiment"]),
-    ("Networks", &["up", "down", "inspect", "link", "capture", "graph", "import", "export"]),
+    (
+        "Networks",
+        &["up", "down", "inspect", "link", "node", "capture", "graph", "import", "export", "web"],
+    ),
     ("Measurement", &["latency", "bandwidth", "study", "report", "doctor"]),
 ];
 
 /// Virtual time for unmodified Linux programs: set their date, change their speed, freeze them, jump ahead.
 #[derive(Parser, Debug)]
-#[command(name = "lorentz", version, disable_help_subcommand = true, after_help = VALUES)]
+#[command(name = "lorentz", version, long_version = long_version(), disable_help_subcommand = true, after_help = VALUES)]
 #[command(arg_required_else_help = false, subcommand_required = true)]
 pub struct Cli {
     /// The verb.
@@ -175,13 +183,18 @@ pub enum Verb {
     Down(Down),
     /// Show networks: clock, nodes and links
     Inspect(Inspect),
-    /// Show or change the delay, rate and loss of links
+    /// Show links, change their delay, rate and loss, add and remove them
     #[command(subcommand)]
     Link(LinkVerb),
+    /// Add nodes to a network that runs, and remove them
+    #[command(subcommand)]
+    Node(NodeVerb),
     /// Record an interface's frames as pcapng, with virtual timestamps
     Capture(Capture),
     /// Draw a network as SVG
     Graph(Graph),
+    /// Show all of it in a browser, and control it
+    Web(WebArgs),
     /// Measure the delay that a network stack adds to each packet
     #[command(subcommand)]
     Latency(Latency),
@@ -208,12 +221,15 @@ pub enum Verb {
     Study(StudyVerb),
     /// Evaluate studies: statistics, plots and a summary, as one page
     ///
-    /// Needs the Python package, installed as `lorentz[report]`; LORENTZ_PYTHON names the Python that has it.
+    /// Needs the Python package, installed as `lorentz-time[report]`; LORENTZ_PYTHON names the Python that has it.
     Report(Report),
     /// Show what this machine supports, and what stays real
     ///
     /// Tries each kernel feature. The exit status is 1 if a feature is missing without which nothing can run.
     Doctor(Look),
+    /// Make man pages and completions, for packages
+    #[command(subcommand, hide = true)]
+    Generate(GenerateVerb),
     /// Print the offsets of the failpoints' words in a clock's file, as JSON
     #[cfg(feature = "failpoints")]
     Failpoints,
@@ -245,6 +261,9 @@ pub struct RunArgs {
         default_value_t = 1
     )]
     pub parallel: u32,
+    /// With --experiment: 'none' has the clock stand while the program computes, so that results repeat [default: the experiment's]
+    #[arg(long, value_name = "real|none", requires = "experiment")]
+    pub compute: Option<ComputeTime>,
     /// Write a newline to this file descriptor once the program is on its clock, and in its experiment
     ///
     /// For programs that start others: before that the other verbs do not find the container. The program does not
@@ -321,98 +340,6 @@ pub struct AdoptArgs {
     /// Print its clocks as JSON, with the processes that were adopted
     #[arg(long)]
     pub json: bool,
-}
-
-// `lorentz checkpoint`.
-#[derive(Args, Debug)]
-pub struct CheckpointArgs {
-    /// The container: its name, or the id of any of its processes
-    #[arg(value_name = "NAME|PID")]
-    pub container: String,
-    /// The directory, which must not exist
-    #[arg(short, long, value_name = "DIR")]
-    pub output: PathBuf,
-    /// Let its programs go on
-    #[arg(long)]
-    pub leave_running: bool,
-    /// Save TCP connections to outside the container too
-    #[arg(long)]
-    pub tcp_established: bool,
-    /// Compress the memory of the programs
-    #[arg(long)]
-    pub compress: bool,
-}
-
-// `lorentz migrate`.
-#[derive(Args, Debug)]
-pub struct MigrateArgs {
-    /// The container: its name, or the id of any of its processes
-    #[arg(value_name = "NAME|PID")]
-    pub container: String,
-    /// The other host, as ssh takes it
-    #[arg(value_name = "[USER@]HOST")]
-    pub host: String,
-    /// Name of the container there
-    ///
-    /// Default: the name that it has here.
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
-    /// Wall clock: keep, it goes on where it stood; host, it moves forward as the host's did meanwhile
-    #[arg(long, value_name = "keep|host", default_value = "keep", hide_possible_values = true)]
-    pub wall: WallArg,
-    /// Command in place of ssh, with its options
-    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
-    pub ssh: String,
-    /// The command lorentz at the other host
-    #[arg(long, value_name = "COMMAND", default_value = "lorentz")]
-    pub remote_lorentz: String,
-}
-
-// `lorentz receive`, which `lorentz migrate` starts.
-#[derive(Args, Debug)]
-pub struct ReceiveArgs {
-    /// Name of the container
-    #[arg(long, value_name = "NAME")]
-    pub name: String,
-    /// Wall clock
-    #[arg(long, value_name = "keep|host", default_value = "keep", hide_possible_values = true)]
-    pub wall: WallArg,
-}
-
-// `lorentz restore`.
-#[derive(Args, Debug)]
-pub struct RestoreArgs {
-    /// The directory that 'lorentz checkpoint' wrote
-    #[arg(value_name = "DIR")]
-    pub dir: PathBuf,
-    /// Name of the container
-    ///
-    /// Default: the name that it had.
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
-    /// Wall clock: keep, it goes on where it stood; host, it moves forward as the host's did meanwhile
-    ///
-    /// All other clocks go on where they stood. With 'host' it is as after a suspend.
-    #[arg(long, value_name = "keep|host", default_value = "keep", hide_possible_values = true)]
-    pub wall: WallArg,
-    /// Leave the container frozen
-    #[arg(long)]
-    pub frozen: bool,
-    /// Restore TCP connections to outside the container too
-    #[arg(long)]
-    pub tcp_established: bool,
-    /// Only say whether the checkpoint can be restored here, and why not
-    #[arg(long)]
-    pub check: bool,
-}
-
-/// The wall clock of a restored container.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum WallArg {
-    /// It goes on where it stood
-    Keep,
-    /// It moves forward as the host's did
-    Host,
 }
 
 // `lorentz ps`, `lorentz doctor`.

@@ -170,7 +170,7 @@ mod tests {
         ("experiment", "a command is missing; expected one of create, add"),
         ("experiment create x --most many", "--most many: expected a number from 1 to 1000000"),
         ("experiment progress x -1", "TIMELINE -1: expected a number from 0 to 4294967295"),
-        ("link dance", "dance: no such command; expected one of set, show"),
+        ("link dance", "dance: no such command; expected one of set, add, rm, show"),
         ("latency dance", "dance: no such command; expected one of watch, serve"),
         ("study dance", "dance: no such command; expected one of clocks, hot, cold, timers"),
         ("study", "a command is missing; expected one of clocks, hot, cold, timers"),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
 use lorentz_clock::{Rate, Span};
-use lorentz_experiment::Cpus;
+use lorentz_experiment::{ComputeTime, Cpus};
 
 // `lorentz experiment`.
 #[derive(Args, Debug)]
@@ -94,6 +94,9 @@ pub struct Create {
     /// Without it time runs no faster than the clock of the container with the greatest TDF would by itself.
     #[arg(long, visible_alias = "skip-idle")]
     pub as_fast_as_possible: bool,
+    /// 'none' has clocks stand while programs compute, so that results repeat, for containers that do not choose
+    #[arg(long, value_name = "real|none", default_value_t)]
+    pub compute: ComputeTime,
     /// Maximum number of containers at once [default: 1024]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = number::<1, 1_000_000>)]
     pub most: Option<u32>,
@@ -155,6 +158,9 @@ pub struct Add {
     /// Number of processors that it runs on at once, from 1 to the number of those of the experiment
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 1)]
     pub parallel: u32,
+    /// 'none' has its clock stand while its programs compute, so that results repeat [default: the experiment's]
+    #[arg(long, value_name = "real|none")]
+    pub compute: Option<ComputeTime>,
 }
 
 // `lorentz experiment populate`.
@@ -182,6 +188,9 @@ pub struct Populate {
     /// Number of processors that each runs on at once, from 1 to the number of those of the experiment
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 1)]
     pub parallel: u32,
+    /// 'none' has their clocks stand while their programs compute, so that results repeat [default: the experiment's]
+    #[arg(long, value_name = "real|none")]
+    pub compute: Option<ComputeTime>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

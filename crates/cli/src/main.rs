@@ -16,10 +16,14 @@
 
 mod args;
 mod bandwidth_args;
+mod checkpoint_args;
 mod clock_args;
 mod diagnostics;
+mod edit_args;
 mod exit_status;
 mod experiment_args;
+mod generate_args;
+mod impairment_flags;
 mod latency_args;
 mod network_args;
 mod print;
@@ -31,7 +35,9 @@ mod root_args;
 mod start;
 mod study_args;
 mod verbs;
+mod version;
 mod view;
+mod web_args;
 mod wrong_input;
 
 use std::ffi::OsString;

@@ -2,17 +2,18 @@
 
 use std::path::PathBuf;
 
-use clap::builder::TypedValueParser as _;
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use clap::{Args, Subcommand};
 use lorentz_clock::Rate;
+use lorentz_experiment::ComputeTime;
 use lorentz_network::export::ExportFormat;
-use lorentz_network::impair::{Flag, Impairments, FLAGS};
 use lorentz_network::import::Format;
 use lorentz_network::plan::Endpoint;
 use lorentz_network::topology::{Location, NodeKind, Spanned, TopologyFile};
 use lorentz_network::units::Delay;
 use lorentz_network::LinkChange;
 
+use crate::edit_args::{LinkAdd, LinkRm};
+use crate::impairment_flags::ImpairmentFlags;
 use crate::wrong_input::WrongInput;
 
 // The file that describes a network.
@@ -41,6 +42,9 @@ pub struct NetworkTime {
     /// Run the nodes in rounds, as 'rounds: true' in the file does; links without a delay get one of 1ms
     #[arg(long)]
     pub rounds: bool,
+    /// In rounds: 'none' has clocks stand while programs compute, so that results repeat [default: as the file says, or real]
+    #[arg(long, value_name = "real|none")]
+    pub compute: Option<ComputeTime>,
 }
 
 /// Delay that `--rounds` gives to links without one: a round is as long as the shortest delay.
@@ -51,6 +55,14 @@ impl NetworkTime {
     pub fn apply(&self, file: &mut TopologyFile) -> Result<Option<String>, WrongInput> {
         file.rounds |= self.rounds;
         let here = |text: &String| Spanned::new(text.clone(), Location::UNKNOWN, Location::UNKNOWN);
+        if let Some(compute) = self.compute {
+            if compute == ComputeTime::None && !file.rounds {
+                let what =
+                    "--compute none: expected --rounds, without which clocks run by themselves";
+                return Err(WrongInput(what.to_string()));
+            }
+            file.compute = Some(here(&compute.to_string()));
+        }
         if let Some(tdf) = &self.tdf {
             (file.tdf, file.rate) = (Some(here(tdf)), None);
         }
@@ -156,6 +168,9 @@ pub struct Up {
     /// Check the file and create nothing
     #[arg(long)]
     pub check: bool,
+    /// Have the network of the file's name, which runs, go over to the file: nodes and links come and go
+    #[arg(long, conflicts_with = "check")]
+    pub update: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -182,8 +197,11 @@ pub struct Inspect {
     #[arg(value_name = "NETWORK")]
     pub network: Option<String>,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "yaml")]
     pub json: bool,
+    /// Print the topology file of the network as it runs, with what has come, gone and changed since 'lorentz up'
+    #[arg(long)]
+    pub yaml: bool,
 }
 
 // `lorentz link`.
@@ -195,6 +213,13 @@ pub enum LinkVerb {
     /// All given values change at once; the others stay. Delays are one way, in virtual time.
     #[command(alias = "change")]
     Set(Box<LinkSet>),
+    /// Add a link to a network that runs
+    ///
+    /// Its interfaces appear in the nodes. Other links, programs and connections notice nothing.
+    Add(Box<LinkAdd>),
+    /// Remove a link from a network that runs, with its interfaces
+    #[command(alias = "remove")]
+    Rm(LinkRm),
     /// Show the settings and counts of links
     #[command(aliases = ["list", "ls"])]
     Show(LinkShow),
@@ -231,48 +256,6 @@ impl LinkSet {
         let is_up = (self.up || self.down).then_some(self.up);
         LinkChange { end: self.end.clone(), both: self.both, set: self.set.0.clone(), is_up }
     }
-}
-
-/// The flags of `lorentz link set` for impairments, by the library's table.
-#[derive(Debug)]
-pub struct ImpairmentFlags(Impairments);
-
-impl Args for ImpairmentFlags {
-    fn augment_args(command: Command) -> Command {
-        command.args(FLAGS.iter().map(arg))
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        ImpairmentFlags::augment_args(command)
-    }
-}
-
-impl FromArgMatches for ImpairmentFlags {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<ImpairmentFlags, clap::Error> {
-        let mut flags = ImpairmentFlags(Impairments::default());
-        flags.update_from_arg_matches(matches)?;
-        Ok(flags)
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for flag in FLAGS {
-            if let Some(text) = matches.get_one::<String>(flag.name) {
-                // The flag's value parser has accepted the text.
-                let _ = (flag.set)(&mut self.0, text);
-            }
-        }
-        Ok(())
-    }
-}
-
-fn arg(flag: &'static Flag) -> Arg {
-    let check = |text: String| (flag.set)(&mut Impairments::default(), &text).map(|()| text);
-    Arg::new(flag.name)
-        .long(flag.name)
-        .value_name(flag.value)
-        .help(flag.help)
-        .allow_hyphen_values(flag.may_begin_with_hyphen)
-        .value_parser(clap::builder::StringValueParser::new().try_map(check))
 }
 
 // `lorentz link show`.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lorentz_clock::Span;
-use lorentz_experiment::{ContainerStatus, ExperimentStatus};
+use lorentz_experiment::{ComputeTime, ContainerStatus, ExperimentStatus};
 
 use crate::print::{row, table};
 
@@ -23,6 +23,12 @@ pub fn status(status: &ExperimentStatus) -> String {
         row(["virtual time", &short(status.virtual_ns)]),
         row(["real time", &short(status.real_ns)]),
     ];
+    let containers = status.containers.iter();
+    let without = containers.filter(|one| one.compute == ComputeTime::None).count();
+    if without > 0 {
+        let all = status.containers.len();
+        rows.push(row(["compute", &format!("none, for {without} of {all} containers")]));
+    }
     if let Some(slowdown) = status.slowdown {
         rows.push(row(["slowdown", &format!("{slowdown:.3}")]));
     }

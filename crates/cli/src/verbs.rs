@@ -4,13 +4,16 @@ mod adopt;
 mod bandwidth;
 mod change;
 mod checkpoint;
+mod edit;
 mod experiment;
+mod generate;
 mod guard;
 mod latency;
 mod launch;
 mod look;
 mod network;
 mod study;
+mod web;
 
 use crate::args::Verb;
 
@@ -42,11 +45,14 @@ pub fn dispatch(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Down(args) => network::down(args),
         Verb::Inspect(args) => network::inspect(args),
         Verb::Link(verb) => network::link(verb),
+        Verb::Node(verb) => edit::node(verb),
         Verb::Capture(args) => network::capture(args),
         Verb::Graph(args) => network::graph(args),
+        Verb::Web(_) => web::web(),
         Verb::Rm(args) => change::rm(args),
         Verb::Study(verb) => study::study(verb),
         Verb::Report(args) => study::report(args),
+        Verb::Generate(verb) => generate::dispatch(verb),
         Verb::Experiment(args) => experiment::dispatch(&args.verb),
         #[cfg(feature = "failpoints")]
         Verb::Failpoints => failpoints(),

@@ -290,6 +290,67 @@ fn help_and_version_are_no_errors() {
 }
 
 #[test]
+fn the_version_names_what_must_agree() {
+    let place = Place::new();
+    let short = place.lorentz("-V").out;
+    assert_eq!(short, format!("lorentz {}\n", env!("CARGO_PKG_VERSION")));
+    let long = place.lorentz("--version").out;
+    let labels = ["commit", "page layout", "shim image"];
+    let lines: Vec<&str> = long.strip_prefix(&short).unwrap().lines().collect();
+    assert_eq!(lines.len(), labels.len(), "{long}");
+    for (line, label) in lines.iter().zip(labels) {
+        assert!(line.strip_prefix(label).is_some_and(|value| !value.trim().is_empty()), "{long}");
+    }
+}
+
+#[test]
+fn each_verb_that_help_lists_has_a_man_page() {
+    let place = Place::new();
+    let dir = tempfile::tempdir().unwrap();
+    let outcome = place.lorentz(&format!("generate man {}", dir.path().display()));
+    assert_eq!((outcome.status, outcome.error.as_str()), (0, ""));
+    let pages = std::fs::read_dir(dir.path()).unwrap();
+    let pages: Vec<String> =
+        pages.map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
+    let help = place.lorentz("--help").out;
+    let verbs = help.lines().filter(|line| line.starts_with("  ") && !line.starts_with("  -"));
+    let verbs: Vec<&str> = verbs.map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert!(verbs.contains(&"run"), "{help}");
+    for verb in verbs {
+        assert!(pages.contains(&format!("lorentz-{verb}.1")), "{verb}: {pages:?}");
+    }
+    for page in ["lorentz.1", "lorentz-link-add.1", "lorentz-experiment-create.1"] {
+        assert!(pages.iter().any(|name| name == page), "{page}: {pages:?}");
+    }
+    for hidden in ["receive", "generate", "help"] {
+        assert!(!pages.iter().any(|name| name.contains(hidden)), "{hidden}: {pages:?}");
+    }
+    let run = std::fs::read_to_string(dir.path().join("lorentz-run.1")).unwrap();
+    for part in ["\n.SH NAME\nlorentz\\-run", "\\fB\\-\\-at\\fR", "127  command not found"] {
+        assert!(run.contains(part), "{part} in\n{run}");
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_an_error() {
+    let outcome = Place::new().lorentz("generate man /nosuch");
+    assert_eq!(outcome.status, 1);
+    assert!(outcome.error.starts_with("lorentz: /nosuch: "), "{}", outcome.error);
+}
+
+#[test]
+fn completions_know_verbs_and_flags() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let outcome = place.lorentz(&format!("generate complete-{shell}"));
+        assert_eq!((outcome.status, outcome.error.as_str()), (0, ""), "{shell}");
+        for word in ["dilate", "skip-idle", "bandwidth"] {
+            assert!(outcome.out.contains(word), "{word} for {shell}");
+        }
+    }
+}
+
+#[test]
 fn a_closed_pipe_ends_the_command_quietly() {
     let place = Place::new();
     let shell = format!(

@@ -58,11 +58,9 @@ pub fn gate_done() -> Option<u64> {
     Some((IMAGE + at + SYSCALL_LEN) as u64)
 }
 
-/// Returns a checksum of the image, which tells builds of the shim apart.
+/// Returns a checksum of the image, which tells builds of the shim apart. The build script computes it.
 pub fn build_id() -> u32 {
-    const POLYNOMIAL: u32 = 0xedb8_8320;
-    let step = |crc: u32, _| (crc >> 1) ^ (POLYNOMIAL * (crc & 1));
-    !BYTES.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
+    env!("LORENTZ_SHIM_CHECKSUM").parse().expect("the build script writes a number")
 }
 
 /// Returns the name and address of each function that the image has in place of the kernel's vDSO's. They come from its dynamic

@@ -164,7 +164,7 @@ pub fn set_timeslice(real_nanos: i64) -> Result<()> {
         timeslice_ns: Some(timeslice),
         cpus: Some(status.cpus.clone()),
         as_fast_as_possible: status.as_fast_as_possible,
-        most: None,
+        ..ExperimentOptions::default()
     };
     let made = know(Experiment::create(EXPERIMENT, &wanted, Owner::Nobody)?);
     for one in &status.containers {

@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import limit_faces  # noqa: F401 - its faces are in the list
+import machine_faces  # noqa: F401
+import network_faces  # noqa: F401
 import timeout_faces  # noqa: F401
 from looks import FACES, LONG, TICK, call, each, face, filled, words
 
@@ -324,7 +326,8 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001 - whatever keeps it from being read
             emit(name, tells, **why(error))
     nap(float(sys.argv[1]))
-    for name, tells, looks, first, before, second in begun:
+    # The face that was read last is read first: no child of another face's runs between its looks.
+    for name, tells, looks, first, before, second in reversed(begun):
         try:
             third, value, last = now(), next(looks), now()
         except Exception as error:  # noqa: BLE001

@@ -22,8 +22,13 @@ from looks import TICK, call, each, face, words
 def lines_of(script: str) -> Iterator[str]:
     """Yields two lines of a shell script in a network namespace of its own. It prints one for each
     line that it reads."""
+    yield from lines_by("unshare", "--net", "sh", "-c", script)
+
+
+def lines_by(*command: str) -> Iterator[str]:
+    """Yields two lines of a command that prints one for each line that it reads."""
     with subprocess.Popen(
-        ["unshare", "--net", "sh", "-c", script],
+        command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -113,9 +118,13 @@ def runtime_active_time() -> Iterator[float]:
 
 @face("tracefs", "span")
 def tracefs() -> Iterator[float]:
-    file = Path("/sys/kernel/tracing/per_cpu/cpu0/stats")
-    for _ in range(2):
-        yield float(file.read_text().split("now ts:")[1].split()[0])
+    """The clock of the ring of one processor, where tracefs is mounted in a mount namespace."""
+    script = """
+        mount -t tracefs none /sys/kernel/tracing || exit
+        while read _; do grep "now ts" /sys/kernel/tracing/per_cpu/cpu0/stats; done
+    """
+    for line in lines_by("unshare", "--mount", "sh", "-c", script):
+        yield float(line.split(":")[1])
 
 
 @face("syslog", "span")
@@ -156,13 +165,19 @@ def ptp() -> Iterator[float]:
 # ------------------------------------------------------------------------ of the network
 
 
-@face("TCP_KEEPIDLE", "span")
-def keepalive() -> Iterator[float]:
-    """The timer of a connection in /proc/net/tcp."""
+def kept_alive(idle: int) -> tuple[socket.socket, socket.socket]:
+    """A connection on loopback: a client that asks after `idle` seconds, and its server."""
     server = socket.create_server(("127.0.0.1", 0))
     client = socket.create_connection(server.getsockname())
     client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10_000)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
+    return client, server
+
+
+@face("TCP_KEEPIDLE", "span")
+def keepalive() -> Iterator[float]:
+    """The timer of a connection in /proc/net/tcp."""
+    client, _server = kept_alive(10_000)
     local = f"0100007F:{client.getsockname()[1]:04X}"
     for _ in range(2):
         lines = Path("/proc/net/tcp").read_text().splitlines()

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import functools
+import mmap
 import os
 import pty
 import resource
@@ -278,6 +280,35 @@ def key() -> float:
                 time.sleep(0.05)
 
     return host_ratio(expires, ROUND_LENGTH)
+
+
+@wait("request_key")
+def asked_key() -> float:
+    """Measures how long a key is found by its description."""
+    keyring, set_timeout, name = -2, 15, b"lorentz-faces-asked"
+    number = call("add_key", b"user", name, b"x", 1, keyring)
+    call("keyctl", set_timeout, number, ROUND_LENGTH)
+
+    def expires() -> None:
+        with contextlib.suppress(OSError):
+            while call("request_key", b"user", name, None, 0) >= 0:
+                time.sleep(0.05)
+
+    return host_ratio(expires, ROUND_LENGTH)
+
+
+@wait("PERF_EVENT_IOC_*")
+def period() -> float:
+    """Measures the period of an event of the processor's clock, which an ioctl sets."""
+    software, clock, size = 1, 0, 64
+    # A period of an hour; a sample wakes who polls.
+    attributes = struct.pack("IIQQQQQI", software, size, clock, 3600 * 10**9, 1, 0, 0, 1)
+    fd = call("perf_event_open", attributes + bytes(size - len(attributes)), -1, 0, -1, 0)
+    KEPT.append(mmap.mmap(fd, 2 * mmap.PAGESIZE))
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    fcntl.ioctl(fd, 0x40082404, struct.pack("Q", REAL_LENGTH * 10**9))
+    return host_ratio(lambda: poll.poll(600_000), REAL_LENGTH)
 
 
 @wait("prlimit64")

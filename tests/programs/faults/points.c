@@ -8,7 +8,8 @@
  *
  * SIGCHLD is blocked in all threads but 1 and 2.
  *
- * `points alone N` has one thread, which sleeps N times for an hour and works for some milliseconds after each.
+ * `points alone N` has one thread. After the end of its standard input it sleeps N times for an hour, and works for some
+ * milliseconds after each.
  *
  * It says {"ev":"ready"} at the start, {"ev":"done","who":1,"op":...,"ret":...,"err":...} after each, {"ev":"signal"} in a handler.
  * `do beat N` also says {"ev":"beat"} at each expiry of its timer. Timer descriptor 100 is made at the start and survives the exec.
@@ -222,6 +223,12 @@ static long file_time(void)
 	return stat("/", &seen);
 }
 
+static long set_alarm(long millis)
+{
+	struct itimerval once = { .it_value = { millis / 1000, millis % 1000 * 1000 } };
+	return setitimer(ITIMER_REAL, &once, NULL);
+}
+
 static long perform(const char *op)
 {
 	long number = 0;
@@ -230,6 +237,8 @@ static long perform(const char *op)
 		number = atol(space);
 	if (!strncmp(op, "settimer", 8))
 		return set_timer(number);
+	if (!strncmp(op, "alarm", 5))
+		return set_alarm(number);
 	if (!strcmp(op, "lefttimer"))
 		return left_of_timer();
 	if (!strncmp(op, "sleep", 5))
@@ -328,6 +337,7 @@ int main(int count, char **words)
 	struct sigaction plain = { .sa_handler = on_signal };
 	struct sigaction restarting = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 	sigaction(SIGUSR1, &plain, NULL);
+	sigaction(SIGALRM, &plain, NULL);
 	sigaction(SIGUSR2, &restarting, NULL);
 	if (count < 2 && left_of_timer() < 0) {
 		int timer = timerfd_create(CLOCK_MONOTONIC, 0);
@@ -336,6 +346,8 @@ int main(int count, char **words)
 	}
 	if (count > 2 && !strcmp(words[1], "alone")) {
 		say("{\"ev\":\"ready\",\"pid\":%d}\n", getpid());
+		while (getchar() != EOF)
+			;
 		for (int i = 0; i < atoi(words[2]); i++) {
 			do_and_say(1, "sleep 3600000000000");
 			for (volatile long spin = 0; spin < 5000000; spin++)

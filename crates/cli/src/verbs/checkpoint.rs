@@ -7,7 +7,7 @@ use lorentz_checkpoint::{
 };
 use lorentz_container::StateDir;
 
-use crate::args::{CheckpointArgs, MigrateArgs, ReceiveArgs, RestoreArgs, WallArg};
+use crate::checkpoint_args::{CheckpointArgs, MigrateArgs, ReceiveArgs, RestoreArgs, WallArg};
 use crate::print;
 
 pub fn checkpoint(args: &CheckpointArgs) -> anyhow::Result<i32> {

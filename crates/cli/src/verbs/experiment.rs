@@ -59,6 +59,7 @@ fn create(state: &StateDir, args: &Create) -> anyhow::Result<()> {
         timeslice_ns: args.timeslice.map(|span| span.0),
         cpus: args.cpus.clone(),
         as_fast_as_possible: args.as_fast_as_possible,
+        compute: args.compute,
         most: args.most,
     };
     experiment::create(state, &args.name, &wanted)
@@ -75,8 +76,9 @@ fn add(state: &StateDir, args: &Add) -> anyhow::Result<()> {
     let mut experiment = Experiment::open(state, &args.target.name)?;
     let container = experiment::container_for(state, &args.target.container)?;
     let rate = args.dilation.rate().unwrap_or(Rate::ONE);
-    let Add { timeline, parallel, .. } = *args;
-    experiment.add_as(&Joining { timeline, parallel, ..Joining::new(container.name(), rate) })
+    let Add { timeline, parallel, compute, .. } = *args;
+    let joining = Joining::new(container.name(), rate);
+    experiment.add_as(&Joining { timeline, parallel, compute, ..joining })
 }
 
 /// So many at a time as one process looks after; each has the experiment to itself meanwhile.
@@ -101,10 +103,10 @@ fn populate(state: &StateDir, args: &Populate) -> anyhow::Result<()> {
         let batch = BatchSpawn { names, command: &args.command, output, settings: &settings };
         container::spawn_batch(state, &batch, || {
             let mut experiment = Experiment::open(state, &args.name)?;
-            let Populate { timeline, parallel, .. } = *args;
+            let Populate { timeline, parallel, compute, .. } = *args;
             Ok(move |one: &Container| {
                 let joining = Joining::new(one.name(), rate);
-                experiment.add_as(&Joining { timeline, parallel, ..joining })
+                experiment.add_as(&Joining { timeline, parallel, compute, ..joining })
             })
         })?;
         progress.inc(names.len() as u64);

@@ -47,8 +47,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<i32> {
     let mut refused = None;
     let joins = |container: &Container| {
         if let Some(experiment) = &mut experiment {
-            let RunArgs { timeline, parallel, .. } = *args;
-            let joining = Joining { timeline, parallel, ..Joining::new(container.name(), rate) };
+            let RunArgs { timeline, parallel, compute, .. } = *args;
+            let joining = Joining::new(container.name(), rate);
+            let joining = Joining { timeline, parallel, compute, ..joining };
             let added = experiment.add_as(&joining);
             added.map_err(|error| refused.insert(error).to_string()).map_err(anyhow::Error::msg)?;
         }

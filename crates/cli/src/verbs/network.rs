@@ -9,14 +9,14 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lorentz_container::StateDir;
 use lorentz_network::import::{Format, Imported, LeftOut};
-use lorentz_network::plan::{Endpoint, NetworkPlan};
+use lorentz_network::plan::NetworkPlan;
 use lorentz_network::topology::TopologyFile;
 use lorentz_network::{
-    self as network, ExecPolicy, FailedLine, LinkStatus, Network, NetworkRefusal, NetworkStatus,
-    Step,
+    self as network, ExecPolicy, FailedLine, Network, NetworkRefusal, NetworkStatus, Step,
 };
 use serde_json::{json, Value};
 
+use super::edit;
 use crate::network_args::{
     Capture, Down, Export, Graph, Import, Inspect, LinkSet, LinkShow, LinkVerb, Source, Up,
 };
@@ -45,7 +45,13 @@ pub fn up(args: &Up) -> anyhow::Result<i32> {
         let keeps_going = args.keep_going || (imported.format != Format::Lorentz && !args.strict);
         let policy = if keeps_going { ExecPolicy::KeepGoing } else { ExecPolicy::Strict };
         let progress = UpProgress::new(&plan, args.json);
-        failed = network::up(&state, &plan, policy, &|step| progress.show(step))?;
+        let show = |step: Step| progress.show(step);
+        imported.topology.make_paths_absolute(&args.source.file)?;
+        failed = if args.update {
+            network::update(&state, &imported.topology, policy)?
+        } else {
+            network::up(&state, &plan, &imported.topology, policy, &show)?
+        };
         progress.clear();
     }
     if args.json {
@@ -318,6 +324,9 @@ pub fn down(args: &Down) -> anyhow::Result<i32> {
 }
 
 pub fn inspect(args: &Inspect) -> anyhow::Result<i32> {
+    if args.yaml {
+        return edit::yaml(args.network.as_deref());
+    }
     let state = StateDir::open()?;
     let names = match &args.network {
         Some(name) => vec![Network::name(&state, Some(name))?],
@@ -370,6 +379,8 @@ fn node_states(state: &StateDir, status: &NetworkStatus) -> Vec<String> {
 pub fn link(verb: &LinkVerb) -> anyhow::Result<i32> {
     match verb {
         LinkVerb::Set(args) => link_set(args),
+        LinkVerb::Add(args) => edit::link_add(args),
+        LinkVerb::Rm(args) => edit::link_rm(args),
         LinkVerb::Show(args) => link_show(args),
     }
 }
@@ -385,7 +396,7 @@ fn link_set(args: &LinkSet) -> anyhow::Result<i32> {
     network.set(setting)?;
     if args.json {
         let status = network.status()?;
-        let found = of_end(&status, &args.end)?;
+        let found = edit::of_end(&status, &args.end)?;
         print::out_json(&serde_json::to_value(found)?)?;
     }
     Ok(0)
@@ -394,7 +405,7 @@ fn link_set(args: &LinkSet) -> anyhow::Result<i32> {
 fn link_show(args: &LinkShow) -> anyhow::Result<i32> {
     let status = open(args.network.as_deref())?.status()?;
     let links = match &args.end {
-        Some(end) => vec![of_end(&status, end)?.clone()],
+        Some(end) => vec![edit::of_end(&status, end)?.clone()],
         None => status.links.clone(),
     };
     if args.json {
@@ -403,15 +414,6 @@ fn link_show(args: &LinkShow) -> anyhow::Result<i32> {
         print::out(&print_network::links(&links))?;
     }
     Ok(0)
-}
-
-fn of_end<'a>(status: &'a NetworkStatus, end: &Endpoint) -> anyhow::Result<&'a LinkStatus> {
-    let found = status.links.iter().find(|link| link.directions.iter().any(|one| one.from == *end));
-    found.ok_or_else(|| {
-        let what =
-            format!("{end}: no link ends there; expected an end of one of 'lorentz link show'");
-        NetworkRefusal::Setting(what).into()
-    })
 }
 
 pub fn capture(args: &Capture) -> anyhow::Result<i32> {

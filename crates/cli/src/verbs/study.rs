@@ -110,7 +110,7 @@ pub fn report(args: &Report) -> anyhow::Result<i32> {
         let words = String::from_utf8_lossy(&found.stderr);
         let last = words.lines().last().unwrap_or_default().to_string();
         anyhow::bail!(
-            "{} lacks what a report needs ({last}); install the Python package as lorentz[report], or name a Python that \
+            "{} lacks what a report needs ({last}); install the Python package as lorentz-time[report], or name a Python that \
              has it by {PYTHON_VARIABLE}",
             python.to_string_lossy()
         );
