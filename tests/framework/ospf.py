@@ -14,7 +14,10 @@ from pathlib import Path
 #: Date of the nodes' wall clocks at the start, and the same in seconds.
 START, START_SECONDS = "2030-01-01T00:00:00Z", 1_893_456_000
 
-#: OSPF's own defaults: hellos every 10 s, a neighbour is dead after 40 s.
+#: Seconds between hellos, OSPF's own default.
+HELLO = 10
+
+#: A neighbour is dead after 40 s, OSPF's own default.
 CONFIG = """\
 log "{log}" all;
 debug protocols {{ events }};
@@ -24,7 +27,10 @@ protocol device {{}}
 protocol kernel {{ ipv4 {{ import none; export all; }}; }}
 protocol ospf v2 {{
   ipv4 {{ import all; export none; }};
-  area 0 {{ interface "eth*" {{ type ptp; }}; interface "lo" {{ stub; }}; }};
+  area 0 {{
+    interface "eth*" {{ type ptp; hello {hello}; dead 40; }};
+    interface "lo" {{ stub; }};
+  }};
 }}
 """
 
@@ -40,17 +46,18 @@ def link_address(link: int, side: int) -> str:
 
 
 class Ring:
-    """A ring of `count` routers, whose files lie in `folder`."""
+    """A ring of `count` routers, whose files lie in `folder`. A router says hello every `hello`
+    virtual seconds."""
 
-    def __init__(self, count: int, folder: Path, delay: str) -> None:
-        self.count, self.folder, self.delay = count, folder, delay
+    def __init__(self, count: int, folder: Path, delay: str, hello: int = HELLO) -> None:
+        self.count, self.folder, self.delay, self.hello = count, folder, delay, hello
 
     def topology(self) -> str:
         """Returns its part of a topology file. Writes the routers' configurations."""
         nodes, links = [], []
         for router in range(self.count):
             files = self.folder / f"n{router}"
-            config = CONFIG.format(own=own_address(router), log=f"{files}.log")
+            config = CONFIG.format(own=own_address(router), log=f"{files}.log", hello=self.hello)
             files.with_suffix(".conf").write_text(config)
             bird = f"exec bird -f -c {files}.conf -s {files}.ctl -P {files}.pid"
             command = f"'ip addr add {own_address(router)}/32 dev lo && {bird}'"
