@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -57,6 +58,28 @@ def test_it_is_written_through_where_that_is_asked(tmp_path):
     shutil.copytree(rootfs(), root, symlinks=True)
     run("sh", "-c", "echo x > /new", options=("--read-write",), root=root)
     assert (root / "new").read_text() == "x\n"
+    assert_nothing_left()
+
+
+def test_a_program_may_end_before_the_runtime_has_noted_its_start():
+    """The monitor removes the container's files after the last program's end: the runtime, which
+    still had to write one of them, failed."""
+    name = "ends-at-once"
+    noted = lorentz.session.state_dir() / ".runtime" / name / "state.json"
+    # The runtime alone is slow, each time that it opens the file.
+    strace = ["strace", "-o", "/dev/null", "-P", str(noted)]
+    strace += ["-e", "trace=openat", "-e", "inject=openat:delay_enter=1000000"]
+    words = ["run", "--rootfs", str(rootfs()), "--name", name, "--", "true"]
+    done = subprocess.run(
+        [*strace, *lorentz.session.command(), *words],
+        env=lorentz.session.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
     assert_nothing_left()
 
 

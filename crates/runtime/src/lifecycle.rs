@@ -41,7 +41,12 @@ pub fn start(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<i32> {
             }
         }
     }
-    tasks.start().with_context(|| format!("starting container {id}"))?;
+    {
+        // The program may end before its start is noted in the container's directory. The monitor, which removes the directory then,
+        // waits for this lock.
+        let _lock = runtime_dir.lock_container(id)?;
+        tasks.start().with_context(|| format!("starting container {id}"))?;
+    }
     if let Some(container) = timed.filter(|one| one.record().mechanism == Mechanism::Shim) {
         await_program(&container, &tasks);
     }
@@ -88,6 +93,9 @@ pub fn kill(runtime_dir: &RuntimeDir, args: &Kill) -> anyhow::Result<i32> {
     let signal = Signal::try_from(args.signal.as_str()).map_err(|_| {
         anyhow::anyhow!("signal {:?}: expected a number or a name such as TERM", args.signal)
     })?;
+    runtime_dir.tasks(id)?;
+    // The signal may end the container before its status is noted, as in `start`.
+    let _lock = runtime_dir.lock_container(id)?;
     let mut tasks = runtime_dir.tasks(id)?;
     let before = tasks.status();
     if !matches!(
@@ -264,6 +272,8 @@ pub fn resume(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<i32> {
         return Ok(0);
     };
     let clock = container.clock()?;
+    // The program may end before its state is noted, as in `start`.
+    let _noted = runtime_dir.lock_container(id)?;
     for one in container.sharing_its_clock()? {
         if one.record().bundle.as_ref().is_some_and(|bundle| bundle.paused_clock) {
             clock.unfreeze()?;
