@@ -141,17 +141,17 @@ def skipper_that_sleeps(inside: Faulty) -> Iterator[None]:
 @at_each("stop", "sole")
 def test_a_thread_that_is_alone_needs_no_skipper(place):
     """A sole thread leaps by itself, once a skipper has marked it."""
-    with alone(600) as inside:
+    with alone(300) as inside:
         with skipper_that_sleeps(inside):
             place.reach(inside)
         inside.points.release(place.point)
-        assert len(inside.wait_for(600, ev="done")) == 600
+        assert len(inside.wait_for(300, ev="done")) == 300
         inside.succeed()
 
 
 @at_each("kill", "sole")
 def test_a_thread_that_is_killed_in_its_leap_leaves_a_clock_that_leaps(place):
-    with alone(600) as inside:
+    with alone(300) as inside:
         program = inside.line(ev="ready")["pid"]
         command = [*inside.session.command(), "exec", inside.name, "cat"]
         with skipper_that_sleeps(inside):
@@ -167,26 +167,26 @@ def test_a_thread_that_is_killed_in_its_leap_leaves_a_clock_that_leaps(place):
 
 @at_each("signal", "sole")
 def test_a_signal_comes_when_a_thread_has_leapt(place):
-    with alone(600) as inside:
+    with alone(300) as inside:
         program = inside.line(ev="ready")["pid"]
         with skipper_that_sleeps(inside):
             place.reach(inside)
             os.kill(program, signal.SIGUSR1)
         inside.points.release(place.point)
         inside.line(ev="signal")
-        assert len(inside.wait_for(600, ev="done")) == 600
+        assert len(inside.wait_for(300, ev="done")) == 300
         inside.succeed()
 
 
 @at_each("change", "sole")
 def test_a_change_reaches_a_thread_in_its_leap(place):
-    with alone(600) as inside:
+    with alone(300) as inside:
         inside.line(ev="ready")
         with skipper_that_sleeps(inside):
             place.reach(inside)
             verb(inside, "dilate", inside.name, "--rate", "2")
         inside.points.release(place.point)
-        assert len(inside.wait_for(600, ev="done")) == 600
+        assert len(inside.wait_for(300, ev="done")) == 300
         inside.succeed()
 
 

@@ -176,8 +176,9 @@ def test_a_program_that_spins_on_the_clock_gets_on(rate):
     with HostNoise() as noise, Inside(*command, rate=rate) as inside:
         start, done = inside.line(ev="ready"), inside.line(ev="done")
         inside.succeed()
-    assert done["elapsed"] in oracle.own(nominal, number, noise.slack)
-    assert done.at - start.at in oracle.real(nominal, number, noise.slack)
+    # However long other programs had its processor between the last two reads.
+    assert done["before"] < nominal * 1e9 <= done["elapsed"]
+    assert done.at - start.at in oracle.real(done["elapsed"] / 1e9, number, noise.slack)
 
 
 def test_a_freeze_is_not_seen_as_a_stop():
