@@ -168,7 +168,7 @@ pub enum JitterOption {
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Jitter {
-    /// Uniform: at most this much more or less. Normal, pareto: the standard deviation
+    /// Uniform: at most this much more or less. Normal, exponential, pareto: the standard deviation
     pub spread: Delay,
     /// Distribution of the variation, always with mean 0
     #[serde(default)]
@@ -187,6 +187,8 @@ pub enum Distribution {
     Uniform,
     /// The normal distribution
     Normal,
+    /// The exponential distribution, shifted to mean 0: with a spread as long as the delay, the delay itself is exponential
+    Exponential,
     /// The Pareto distribution of shape 3, shifted to mean 0: a few frames come much later
     Pareto,
 }
@@ -402,7 +404,10 @@ impl Impairments {
         let jitter = self.jitter();
         let spread = jitter.spread.span();
         let overtakes = self.reorder.is_some_and(|p| p > Probability::NEVER);
-        let reaches = jitter.distribution != Distribution::Uniform && spread > Span::ZERO;
+        // No value of these is the spread or more below the mean.
+        let is_bounded =
+            matches!(jitter.distribution, Distribution::Uniform | Distribution::Exponential);
+        let reaches = !is_bounded && spread > Span::ZERO;
         match self.delay {
             Some(delay) if !overtakes && !reaches => Span((delay.span().0 - spread.0).max(0)),
             _ => Span::ZERO,
@@ -418,7 +423,7 @@ impl Impairments {
         match self.least_delay() {
             least if least < MIN_ROUND => Err(format!(
                 "in rounds each frame is on its way for {MIN_ROUND} at least; expected a delay that is longer, less its \
-                 jitter, which is uniform then, and no reorder"
+                 jitter, which is uniform or exponential then, and no reorder"
             )),
             _ => Ok(()),
         }

@@ -95,6 +95,8 @@ fn shaped(normal: f64, distribution: Distribution) -> f64 {
     match distribution {
         Distribution::Normal => normal,
         Distribution::Uniform => 1.0 - 2.0 * exceeded,
+        // Of rate 1, which has mean and variance 1. Clamped as below.
+        Distribution::Exponential => -exceeded.max(1e-15).ln() - 1.0,
         Distribution::Pareto => {
             // Clamped where double precision ends, at a probability of 10^-15.
             let value = exceeded.max(1e-15).powf(-1.0 / SHAPE);
@@ -149,6 +151,7 @@ mod tests {
         let cases = [
             (Distribution::Uniform, third),
             (Distribution::Normal, 1.0),
+            (Distribution::Exponential, 1.0),
             (Distribution::Pareto, 1.0),
         ];
         for (distribution, expected) in cases {
@@ -163,6 +166,11 @@ mod tests {
         }
         let uniform = sample(Distribution::Uniform, "50%");
         assert!(uniform.iter().all(|value| value.abs() <= 1.0));
+        let exponential = sample(Distribution::Exponential, "0%");
+        assert!(exponential.iter().all(|&value| value >= -1.0 - 1e-6));
+        let share = exponential.iter().filter(|&&value| value > 1.0).count() as f64 / MANY as f64;
+        // More than twice the mean: e^-2.
+        assert!((share - 0.1353).abs() < 0.004, "{share}");
         let pareto = sample(Distribution::Pareto, "0%");
         let least = (1.0 - 1.5) / 0.75_f64.sqrt();
         assert!(pareto.iter().all(|&value| value >= least - 1e-6));
