@@ -22,8 +22,9 @@ from lorentz.times import (
 )
 
 #: A time of the wall clock: text such as "2038-01-19T03:14:00Z" (UTC without a zone) or
-#: "@1700000000"; a datetime (local time without a zone); a date (its first moment in UTC); seconds
-#: since 1970. Or a distance from now: a timedelta, or text that begins with + or -: "+30d".
+#: "@1700000000", or what `date --date` takes, such as "next monday 9:00" (local time without a
+#: zone); a datetime (local time without a zone); a date (its first moment in UTC); seconds since
+#: 1970. Or a distance from now: a timedelta, or text that begins with + or -: "+30d".
 Destination: TypeAlias = "HostTime | date | timedelta | int | float | Fraction"
 
 #: Whether time leaps over what all tasks on the clock only wait for. True is "on": not while a task

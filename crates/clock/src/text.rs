@@ -35,6 +35,13 @@ pub struct TextError {
 /// A description of the mistake in a text; empty if naming the accepted texts says enough.
 type Problem = &'static str;
 
+impl TextError {
+    /// Whether the error names the mistake, and not only the accepted texts.
+    pub fn is_specific(&self) -> bool {
+        !self.problem.is_empty()
+    }
+}
+
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.problem.is_empty() {

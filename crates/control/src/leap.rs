@@ -50,7 +50,12 @@ impl Clock {
 
     /// Whether any wait or timer has a deadline to come.
     pub fn has_deadlines(&self) -> bool {
-        self.notifier().earliest_deadline(&self.look()).is_some()
+        self.next_deadline().is_some()
+    }
+
+    /// Returns the earliest deadline to come of all waits and timers.
+    pub fn next_deadline(&self) -> Option<VirtualInstant> {
+        self.notifier().earliest_deadline(&self.look())
     }
 
     /// Leaps to the earliest deadline and wakes the tasks with that deadline, and returns whether it did. It leaps only if the

@@ -11,6 +11,7 @@
 //! The rest builds on that:
 //!
 //! - [`ClockOptions`], [`ClockSettings`], [`WrongOption`]: the options of a new clock, checked before anything is done;
+//! - [`Date`]: a point on a wall clock as people say it, `next monday 9:00`;
 //! - [`Target`]: how far a leap or a step goes, and whether it may;
 //! - [`stop_tasks`], [`let_tasks_go`], [`Cgroup`]: a freeze stops the tasks too, by the freezer of their control group;
 //! - [`HeldClock`]: a clock that one experiment moves in rounds, each up to a limit;
@@ -41,6 +42,7 @@ mod change;
 pub mod change_pipe;
 mod clock;
 mod create;
+mod date;
 mod error;
 mod file_timestamps;
 mod freeze;
@@ -63,6 +65,7 @@ mod test_process;
 pub use cgroup::{Cgroup, CgroupPlace};
 pub use change::ClockChange;
 pub use clock::{Clock, Reading, ToCome};
+pub use date::{local_time, Date};
 pub use error::WrongOption;
 pub use file_timestamps::FileTimestamps;
 pub use freeze::{let_tasks_go, stop_tasks};

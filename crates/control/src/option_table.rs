@@ -3,6 +3,8 @@
 
 use lorentz_clock::{Rate, SkipMode, Span, WallTime};
 
+use crate::date::Date;
+
 /// One option of a clock, as every interface names, reads and shows it.
 #[derive(Debug)]
 pub struct ClockOption {
@@ -99,7 +101,7 @@ macro_rules! with_clock_options {
     ($make:ident) => {
         $make! {
             /// `--at`: wall time at the start.
-            "at" => at: Option<WallTime> [str::parse::<WallTime>, text_of] {
+            "at" => at: Option<WallTime> [Date::of_the_host, text_of] {
                 help: "Start the wall clock at this time [default: the host's]",
                 value: OptionValue::Quantity("TIME"),
                 details: "Not before 1970. Excludes --offset.",

@@ -54,9 +54,10 @@ impl From<StateError> for Error {
         let kind = match &error {
             StateError::File { .. } => ErrorKind::Failed,
             StateError::WrongName { .. } | StateError::Untrusted { .. } => ErrorKind::WrongInput,
-            StateError::Unknown(_) | StateError::NoProcess(_) | StateError::NotInside(_) => {
-                ErrorKind::NotFound
-            }
+            StateError::Unknown(_)
+            | StateError::Misspelt { .. }
+            | StateError::NoProcess(_)
+            | StateError::NotInside(_) => ErrorKind::NotFound,
             _ => ErrorKind::Refused,
         };
         Error::new(kind, error.to_string())

@@ -36,7 +36,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use experiment::{Experiment, Owner};
 pub use host::real_wall_clock;
 pub use lorentz_clock::{Rate, SkipMode, Span, WallTime};
-pub use lorentz_control::{Reading, Target};
+pub use lorentz_control::{Date, Reading, Target};
 pub use lorentz_experiment::{
     ComputeTime, ContainerStatus, ExperimentOptions, ExperimentStatus, Joining, Phase,
 };

@@ -29,3 +29,9 @@ pub fn clocks<'py>(py: Python<'py>, reading: &embed::Reading) -> PyResult<Bound<
     clocks.set_item("frozen", reading.frozen)?;
     Ok(clocks)
 }
+
+/// In Python a date without a zone is in UTC, also with a blank before its time: freezegun and time-machine have it so, and tests that
+/// move from them keep their dates.
+pub fn date_text(text: String) -> String {
+    text.parse::<WallTime>().map_or(text, |wall| wall.to_string())
+}

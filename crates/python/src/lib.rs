@@ -8,15 +8,15 @@ mod errors;
 mod own;
 mod timers;
 
-use calls::{apart, clocks};
+use calls::{apart, clocks, date_text};
 use errors::{
     EndedError, FailedError, LorentzError, NativeResult, NotFoundError, RefusedError,
     WrongInputError,
 };
 use lorentz_embed as embed;
 use lorentz_embed::{
-    AttachOptions, ComputeTime, Container, Error, ExperimentOptions, Joining, Owner, Rate, Span,
-    Target, WallTime,
+    AttachOptions, ComputeTime, Container, Date, Error, ExperimentOptions, Joining, Owner, Rate,
+    Span, Target, WallTime,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -172,10 +172,11 @@ fn attach(py: Python, pid: u32, tdf: &str, tree: bool, name: Option<&str>) -> Na
     })
 }
 
-/// Parses a time of the host's wall clock.
+/// Parses a date of the host's wall clock.
 fn announced(at: Option<&str>) -> Result<Option<WallTime>, Error> {
     let time = |text: &str| {
-        text.parse::<WallTime>().map_err(|error| Error::wrong_input(format!("at {text}: {error}")))
+        Date::of_the_host(&date_text(text.to_string()))
+            .map_err(|error| Error::wrong_input(format!("at {text}: {error}")))
     };
     at.map(time).transpose()
 }
@@ -237,6 +238,9 @@ fn tdf_of_number(number: f64) -> NativeResult<(u64, u64)> {
 /// Returns the flags of the command for clock options, each given by its name and its value.
 #[pyfunction]
 fn clock_flags(given: Vec<(String, String)>) -> NativeResult<Vec<String>> {
+    let value = |name: &str, text: String| if name == "at" { date_text(text) } else { text };
+    let given: Vec<_> =
+        given.into_iter().map(|(name, text)| (name.clone(), value(&name, text))).collect();
     Ok(embed::clock_flags(&given)?)
 }
 

@@ -1,11 +1,11 @@
 //! The clock of the calling process ([`lorentz_embed::OwnClock`]). Times are nanoseconds, a rate is a text.
 
 use lorentz_embed as embed;
-use lorentz_embed::{Error, Rate, SkipMode, Span, WallTime};
+use lorentz_embed::{Date, Error, Rate, SkipMode, Span};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::calls::{apart, clocks};
+use crate::calls::{apart, clocks, date_text};
 use crate::errors::NativeResult;
 
 /// The clock of the calling process.
@@ -65,11 +65,14 @@ impl OwnClock {
         apart(py, || self.0.step(Span(by_ns)))
     }
 
-    /// Sets the wall clock to a time as text: `2038-01-19T03:14:00Z`, `@1700000000`.
+    /// Sets the wall clock to a date as text, told from the process's own clock: `2038-01-19T03:14:00Z`, `next monday 9:00`.
     fn set_wall(&self, py: Python, to: &str) -> NativeResult<()> {
-        let wall: Result<WallTime, _> = to.parse();
-        let wall = wall.map_err(|error| Error::wrong_input(format!("at {to}: {error}")))?;
-        apart(py, || self.0.set_wall(wall))
+        apart(py, || {
+            let now = self.0.reading()?.wall;
+            let wall = date_text(to.to_string()).parse::<Date>().and_then(|date| date.from(now));
+            let wall = wall.map_err(|error| Error::wrong_input(format!("at {to}: {error}")))?;
+            self.0.set_wall(wall)
+        })
     }
 
     /// Sets how the clock treats idle time: `off`, `on` or `force`.
