@@ -31,8 +31,12 @@ mod sockets;
 mod switch_trace;
 mod task;
 mod task_scan;
+mod task_waits;
 
-pub use skip::{check_switch_events, end, end_unused, report, skipper_of, SkipReport, Skipper};
+pub use skip::{
+    blocker, check_switch_events, end, end_unused, report, skipper_of, SkipReport, Skipper,
+};
 pub use switch_trace::SwitchTrace;
 pub use task::{Blocker, SleepingTask, TaskState};
 pub use task_scan::look_through;
+pub use task_waits::{task_waits, TaskWait};

@@ -67,11 +67,7 @@ pub fn report(clock: Clock, processes: &[Process]) -> io::Result<SkipReport> {
     let path = clock.path().to_path_buf();
     let blocker = match mode {
         SkipMode::Off => None,
-        _ => {
-            let running = processes.iter().filter(|process| !process.has_ended());
-            let pids: Vec<u32> = running.map(|process| process.pid).collect();
-            Watch::new(clock)?.blocker(&pids, mode == SkipMode::Force)
-        }
+        _ => blocker_in_mode(clock, processes, mode)?,
     };
     Ok(SkipReport {
         mode,
@@ -80,6 +76,27 @@ pub fn report(clock: Clock, processes: &[Process]) -> io::Result<SkipReport> {
         skipped: reading.leapt,
         blocker,
     })
+}
+
+/// Returns the cause that keeps the time of `clock` from leaping at this moment, or would if it skipped idle time. `processes` are
+/// all processes on it.
+///
+/// # Errors
+///
+/// If the clock's file is gone.
+pub fn blocker(clock: Clock, processes: &[Process]) -> io::Result<Option<Blocker>> {
+    let mode = clock.skipping().mode;
+    blocker_in_mode(clock, processes, mode)
+}
+
+fn blocker_in_mode(
+    clock: Clock,
+    processes: &[Process],
+    mode: SkipMode,
+) -> io::Result<Option<Blocker>> {
+    let running = processes.iter().filter(|process| !process.has_ended());
+    let pids: Vec<u32> = running.map(|process| process.pid).collect();
+    Ok(Watch::new(clock)?.blocker(&pids, mode == SkipMode::Force))
 }
 
 /// Ends the skipper of a clock file that has no other name: nobody uses that clock any more.

@@ -57,7 +57,7 @@ pub fn look_through(members: &[u32], group: u32) -> Vec<TaskState> {
     seen.collect()
 }
 
-fn words_for(state: char) -> &'static str {
+pub(crate) fn words_for(state: char) -> &'static str {
     match state {
         'R' => "runs",
         'D' => "waits for the disk or the kernel",
@@ -67,7 +67,7 @@ fn words_for(state: char) -> &'static str {
     }
 }
 
-fn state_of(pid: u32, thread: u32) -> Option<char> {
+pub(crate) fn state_of(pid: u32, thread: u32) -> Option<char> {
     let stat = fs::read(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
     let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
     stat.get(name_ends + 2).map(|state| char::from(*state))

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Extension, State};
-use lorentz_clock::{Rate, Span, WallTime};
+use lorentz_clock::{Rate, Span};
+use lorentz_control::Date;
 use lorentz_network::plan::Endpoint;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -227,7 +228,7 @@ fn moved(
     let name = container(name)?;
     match (by, to) {
         (Some(by), None) => Ok(words(&[verb, &name, "--by", &parsed::<Span>("by", by)?])),
-        (None, Some(to)) => Ok(words(&[verb, &name, "--to", &parsed::<WallTime>("to", to)?])),
+        (None, Some(to)) => Ok(words(&[verb, &name, "--to", &parsed::<Date>("to", to)?])),
         _ => Err(Refusal::wrong("by, to: expected one of both")),
     }
 }

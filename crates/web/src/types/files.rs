@@ -121,6 +121,8 @@ pub struct Wait {
     pub call: String,
     /// The file that it waits for, where the call's first argument is one.
     pub on: Option<String>,
+    /// The one outside its clock that may wake the thread, for people.
+    pub waker: Option<String>,
     /// The deadline, by CLOCK_MONOTONIC inside; `null` without one.
     pub until_ns: Option<Nanos>,
     /// Virtual time until then.

@@ -30,6 +30,10 @@ call: string,
  */
 on: string | null, 
 /**
+ * The one outside its clock that may wake the thread, for people.
+ */
+waker: string | null, 
+/**
  * The deadline, by CLOCK_MONOTONIC inside; `null` without one.
  */
 until_ns: Nanos | null, 
