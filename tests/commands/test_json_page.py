@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -57,6 +58,15 @@ def container():
 def test_ps_and_time(container):
     assert keys(container.time()) == documented("Container") | documented("Rewritten call sites")
     assert keys(container.shown()) == documented("Container")
+
+
+def test_why(container):
+    assert keys(lorentz.json_of("why", container.name)) == documented("Why time leaps or not")
+
+
+def test_a_dry_run():
+    planned = json.loads(lorentz.ok("run", "--dry-run", "--json", "--rate", "2", "true"))
+    assert keys(planned) == documented("Start of a clock")
 
 
 def test_announced_changes(container):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -60,6 +61,8 @@ lorentz generate man <DIR>
 """
 VERBS = ("", "-run", "-link", "-link-add", "-web")
 OTHER_PAGES = {
+    "lorentz-faketime.1": "crates/cli/man",
+    "lorentz.yaml.5": "target/release/generated/man",
     "lorentz-runtime.8": "crates/runtime/man",
     "lorentz-cni.8": "crates/cni/man",
     "lorentz-probe.1": "crates/study/man",
@@ -101,6 +104,7 @@ TEMPLATES = {
 ONLY_WITH_PAGE = {"bin/lorentz-web", "share/man/man1/lorentz-web.1"}
 #: Path below the prefix -> the text of the link.
 LINKS = {
+    "bin/lorentz-faketime": "lorentz",
     **{f"bin/timekeeper-{name}": "timekeeper" for name in UTILITIES},
     **{f"lib/lib{name}.so": f"lib{name}.so.0" for name in LIBRARIES},
     "lib/libtimekeeper.so": "libtimekeeper.so.1",
@@ -233,8 +237,8 @@ def test_each_man_page_of_the_command_is_installed(tmp_path):
     listed = subprocess.run(
         [REPO / "scripts/install", "--list"], capture_output=True, text=True, check=True, timeout=60
     ).stdout.split()
-    pages = {Path(path).name for path in listed if "/man/man1/lorentz" in path}
-    assert pages | {"lorentz-web.1"} == own | {"lorentz-probe.1"}
+    pages = {Path(path).name for path in listed if re.search(r"/man/man[15]/lorentz", path)}
+    assert pages | {"lorentz-web.1"} == own | {"lorentz-probe.1", "lorentz-faketime.1"}
 
 
 def test_a_program_finds_the_libraries_by_pkg_config(tmp_path):

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::str::FromStr;
 
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use lorentz_clock::{Rate, SkipMode, Span, WallTime};
+use lorentz_clock::{Rate, SkipMode, Span};
 use lorentz_container::{ForeignContainer, Newcomers};
-use lorentz_control::parse_read_cost;
+use lorentz_control::{parse_read_cost, Date};
 use lorentz_experiment::ComputeTime;
 
 use crate::bandwidth_args::Bandwidth;
@@ -25,7 +25,9 @@ use crate::web_args::WebArgs;
 
 const VALUES: &str = "\
 DUR   10ms, 1h30m, +3d, -1h30m; units ns us ms s m h d w y; a number alone is in seconds
-TIME  2038-01-19T03:14:00Z, 2030-01-01, @1700000000; UTC if no zone is given
+TIME  2038-01-19T03:14:00Z, 2030-01-01, @1700000000, in UTC; in your time zone '2038-01-19 03:14', tomorrow,
+      '2 days ago', 'next monday 9:00', and all that 'date --date' takes; in another one with its name behind:
+      '2038-01-19 03:14 Europe/Berlin'; from now on +2d, -1h30m
 R, N  2, 0.1, 1/10, 60x, +200ppm; above 0, from 1/1000000 to 1000000";
 
 const RUN_STATUS: &str = "\
@@ -38,7 +40,7 @@ Exit status:
 
 /// Groups of verbs in the order of `lorentz --help`.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Containers", &["run", "attach", "exec", "ps", "time", "adopt", "rm"]),
+    ("Containers", &["run", "attach", "exec", "ps", "top", "time", "why", "adopt", "rm"]),
     ("Checkpoints", &["checkpoint", "restore", "migrate"]),
     ("Clock", &["dilate", "freeze", "unfreeze", "leap", "step", "skip"]),
     ("Experiments", &["experiment"]),
@@ -64,9 +66,19 @@ impl Cli {
     pub fn parse_words(words: Vec<OsString>) -> Result<Cli, clap::Error> {
         let command = Cli::command();
         let template = help_template(&command);
+        let words = as_help_flag(words);
         let mut matches = command.help_template(template).try_get_matches_from(words)?;
         Cli::from_arg_matches_mut(&mut matches)
     }
+}
+
+/// Turns `lorentz help VERB...` into `lorentz VERB... --help`. Clap's own verb `help` would build the arguments of all verbs.
+fn as_help_flag(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.push("--help".into());
+    }
+    words
 }
 
 /// Returns the template of `lorentz --help`, in which clap itself cannot group verbs.
@@ -80,7 +92,7 @@ fn help_template(command: &clap::Command) -> String {
                 &format!("  {verb:10}  {}\n", about.map(ToString::to_string).unwrap_or_default());
         }
     }
-    text + "\nOptions:\n{options}{after-help}\n"
+    text + "\n'lorentz help VERB' explains one of them.\n\nOptions:\n{options}{after-help}\n"
 }
 
 /// The verbs. Aliases are the names that users of other tools try first; docs/cli.md lists them.
@@ -128,6 +140,16 @@ pub enum Verb {
     /// Also shows its rate and TDF, whether its clock is frozen, announced changes, and the mechanism of its virtual time. With a
     /// process id it says how many of the process's call sites are rewritten.
     Time(LookAt),
+    /// Watch the containers on a terminal, and change their clocks by keys
+    ///
+    /// Each container's clock, rate, state, processors, waits, timers and skipped time. The keys stand at the bottom; the command line
+    /// that does the same as a key is shown.
+    Top(TopArgs),
+    /// Show what keeps a container's time from leaping
+    ///
+    /// Lists each thread: the call that it waits in, on which file, until when, and what may wake it from outside the container. Also
+    /// for containers that do not skip idle time.
+    Why(LookAt),
     /// Speed up or slow down a container's clock
     ///
     /// No clock jumps. Waits in progress and armed timers follow the new rate. On a frozen clock the rate applies once
@@ -270,6 +292,12 @@ pub struct RunArgs {
     /// inherit the descriptor. It closes without a newline if the program cannot be started.
     #[arg(long, value_name = "FD", conflicts_with_all = ["rootfs", "image", "bundle"])]
     pub ready_fd: Option<ReadyFd>,
+    /// Print how the clock would start, and start nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// With --dry-run: print JSON
+    #[arg(long, requires = "dry_run")]
+    pub json: bool,
     /// The clock.
     #[command(flatten)]
     pub clock: ClockArgs,
@@ -305,6 +333,9 @@ pub struct AttachArgs {
     /// For a container, or a PID that is the first process of one. The default is then attach, where the kernel lets root watch.
     #[arg(long, value_name = "attach|refuse|ignore", value_parser = str::parse::<Newcomers>)]
     pub newcomers: Option<Newcomers>,
+    /// Do not ask before the shell that runs this command is attached
+    #[arg(long)]
+    pub yes: bool,
     /// Print the new container's clocks as JSON
     #[arg(long)]
     pub json: bool,
@@ -350,6 +381,20 @@ pub struct Look {
     pub json: bool,
 }
 
+// `lorentz top`.
+#[derive(Args, Debug)]
+pub struct TopArgs {
+    /// Time between two looks, from 50ms to 1h
+    #[arg(long, value_name = "DUR", default_value = "1s", value_parser = parse_interval)]
+    pub interval: Span,
+}
+
+fn parse_interval(text: &str) -> Result<Span, String> {
+    let bounds = Span(50_000_000)..=Span::from_secs(3600);
+    let span = text.parse::<Span>().ok().filter(|span| bounds.contains(span));
+    span.ok_or_else(|| "expected a duration from 50ms to 1h".to_string())
+}
+
 // One container.
 #[derive(Args, Debug)]
 pub struct LookAt {
@@ -369,7 +414,7 @@ pub struct WhenArgs {
     /// Default: change at once. An announced change begins by itself; 'lorentz time' shows it until then. A change drops
     /// those that were announced for its own instant or a later one. At most 16 can be pending.
     #[arg(long = "at", value_name = "TIME", allow_hyphen_values = true)]
-    pub announced: Option<WallTime>,
+    pub announced: Option<Date>,
 }
 
 // `lorentz freeze`, `lorentz unfreeze`.
@@ -417,7 +462,7 @@ pub struct Leap {
     pub by: Option<Span>,
     /// Move until the wall clock shows this time, which must be in its future
     #[arg(long, value_name = "TIME", group = "target", allow_hyphen_values = true)]
-    pub to: Option<WallTime>,
+    pub to: Option<Date>,
     /// Move until the wall clock shows the same as this container's
     #[arg(long, value_name = "NAME|PID", group = "target")]
     pub like: Option<String>,
@@ -438,7 +483,7 @@ pub struct StepArgs {
     pub by: Option<Span>,
     /// Set to this time
     #[arg(long, value_name = "TIME", group = "target", allow_hyphen_values = true)]
-    pub to: Option<WallTime>,
+    pub to: Option<Date>,
     /// When.
     #[command(flatten)]
     pub when: WhenArgs,

@@ -3,6 +3,7 @@
 use std::error::Error as _;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use lorentz_container::nearest;
 
 /// Returns `error` and its causes as one line.
 pub fn line(error: &anyhow::Error) -> String {
@@ -44,7 +45,10 @@ pub fn command_line(error: &clap::Error) -> String {
         }
         ErrorKind::InvalidSubcommand => {
             let command = given.text(ContextKind::InvalidSubcommand);
-            format!("{command}: no such command; expected one of {}", verbs(&given))
+            let verbs = verbs(&given);
+            let near = nearest(&command, verbs.split(", "));
+            let instead = near.map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+            format!("{command}: no such command; {instead}expected one of {verbs}")
         }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             format!("a command is missing; expected one of {}", verbs(&given))
@@ -143,7 +147,7 @@ mod tests {
         ),
         ("run --offset --rate true", "--offset --rate: expected a duration"),
         ("run --at 2023-02-30 true", "--at 2023-02-30: no such day; expected a time such as"),
-        ("run --at tomorrow true", "--at tomorrow: expected a time such as"),
+        ("run --at tomorow true", "--at tomorow: expected a time such as"),
         ("run --monotonic 1x true", "--monotonic 1x: unknown unit; expected a duration"),
         ("run --cpu-clocks mine true", "--cpu-clocks mine: expected virtual or real"),
         ("run --rate", "--rate: its value is missing; expected --rate <R>"),
@@ -165,6 +169,7 @@ mod tests {
         ("time", "expected NAME|PID; '--help' tells more"),
         ("ps web", "web: not accepted here; '--help' lists what is"),
         ("dance", "dance: no such command; expected one of run, attach, exec, checkpoint"),
+        ("dilat", "dilat: no such command; did you mean dilate? expected one of run, attach"),
         ("", "a command is missing; expected one of run, attach"),
         ("experiment dance", "dance: no such command; expected one of create, add, populate"),
         ("experiment", "a command is missing; expected one of create, add"),

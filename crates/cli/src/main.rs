@@ -18,26 +18,32 @@ mod args;
 mod bandwidth_args;
 mod checkpoint_args;
 mod clock_args;
+mod complete;
 mod diagnostics;
 mod edit_args;
 mod exit_status;
 mod experiment_args;
+mod faketime;
 mod generate_args;
 mod impairment_flags;
 mod latency_args;
 mod network_args;
 mod print;
+mod print_dry_run;
 mod print_experiment;
 mod print_latency;
 mod print_network;
+mod print_why;
 mod ready;
 mod root_args;
 mod start;
 mod study_args;
+mod tour;
 mod verbs;
 mod version;
 mod view;
 mod web_args;
+mod why;
 mod wrong_input;
 
 use std::ffi::OsString;
@@ -47,6 +53,23 @@ use args::{Cli, Verb};
 /// Carries out a command line and returns the exit status.
 fn main(words: Vec<OsString>) -> i32 {
     lorentz_control::on_busy_clock(|line| eprintln!("lorentz: {line}"));
+    if complete::try_complete(&words) {
+        return 0;
+    }
+    if faketime::is_meant(&words) {
+        return match faketime::translate(&words) {
+            Ok(faketime::Words::Run(words)) => carry_out(words),
+            Ok(faketime::Words::Usage(text)) => show(text),
+            Err(error) => complain(&error, exit_status::WRONG_INPUT),
+        };
+    }
+    match words.len() {
+        1 => show(tour::TOUR),
+        _ => carry_out(words),
+    }
+}
+
+fn carry_out(words: Vec<OsString>) -> i32 {
     let cli = match Cli::parse_words(words) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => return show_help(&error),
@@ -66,6 +89,13 @@ fn main(words: Vec<OsString>) -> i32 {
 /// `--help` and `--version`.
 fn show_help(error: &clap::Error) -> i32 {
     match error.print() {
+        Ok(()) => 0,
+        Err(_) => exit_status::FAILED,
+    }
+}
+
+fn show(text: &str) -> i32 {
+    match print::out(text) {
         Ok(()) => 0,
         Err(_) => exit_status::FAILED,
     }

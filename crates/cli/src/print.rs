@@ -78,7 +78,7 @@ fn skip_json(skip: &SkipReport) -> Value {
     })
 }
 
-fn mode_name(mode: SkipMode) -> &'static str {
+pub fn mode_name(mode: SkipMode) -> &'static str {
     match mode {
         SkipMode::Off => "off",
         SkipMode::On => "on",
@@ -362,7 +362,7 @@ pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
 }
 
 /// Replaces control characters: a program chooses its own name, and a terminal would obey them.
-fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
@@ -385,22 +385,22 @@ pub fn table(rows: &[Vec<String>]) -> String {
 }
 
 /// A wall time to the millisecond.
-fn wall(time: WallTime) -> String {
+pub fn wall(time: WallTime) -> String {
     WallTime { nanos: time.nanos / NANOS_PER_MILLI as u32 * NANOS_PER_MILLI as u32, ..time }
         .to_string()
 }
 
-fn whole_seconds(time: WallTime) -> WallTime {
+pub fn whole_seconds(time: WallTime) -> WallTime {
     WallTime { nanos: 0, ..time }
 }
 
 /// Time since boot to the millisecond.
-fn elapsed(nanos: i64) -> String {
+pub fn elapsed(nanos: i64) -> String {
     Span(nanos / NANOS_PER_MILLI * NANOS_PER_MILLI).to_string()
 }
 
 /// A difference to the millisecond, which is finer than two clocks are read together.
-fn ahead(nanos: i64) -> String {
+pub fn ahead(nanos: i64) -> String {
     let half = NANOS_PER_MILLI / 2 * nanos.signum();
     format!("{:+}", Span(nanos.saturating_add(half) / NANOS_PER_MILLI * NANOS_PER_MILLI))
 }

@@ -13,7 +13,9 @@ mod launch;
 mod look;
 mod network;
 mod study;
+mod top;
 mod web;
+mod why;
 
 use crate::args::Verb;
 
@@ -30,6 +32,8 @@ pub fn dispatch(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Receive(args) => checkpoint::receive(args),
         Verb::Ps(args) => look::ps(args),
         Verb::Time(args) => look::time(args),
+        Verb::Top(args) => top::top(args),
+        Verb::Why(args) => why::why(args),
         Verb::Bandwidth(args) => bandwidth::bandwidth(args),
         Verb::Doctor(args) => look::doctor(args),
         Verb::Dilate(args) => change::dilate(args),

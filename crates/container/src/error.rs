@@ -28,6 +28,14 @@ pub enum StateError {
     /// There is no container of that name.
     #[error("{0}: no such container; expected a NAME or PID that 'lorentz ps' shows")]
     Unknown(String),
+    /// There is no container of that name, but one of a name that is almost the same.
+    #[error("{name}: no such container; did you mean {near}? 'lorentz ps' shows all")]
+    Misspelt {
+        /// The name that was given.
+        name: String,
+        /// The name of a container.
+        near: String,
+    },
     /// There is no process with this number.
     #[error("{0}: no such process; expected a NAME or PID that 'lorentz ps' shows")]
     NoProcess(u32),

@@ -50,6 +50,7 @@ mod fuzz;
 pub mod image;
 mod layer;
 mod lifecycle;
+mod nearest;
 mod newcomers;
 mod service_dir;
 pub mod skip;
@@ -77,6 +78,7 @@ pub use freeze::{freeze, freeze_at, unfreeze};
 pub use layer::{layer_space, overlay, own_mounts, Layer};
 pub use lifecycle::{attach, exec, monitor_of, run, AttachReach, Attached};
 pub use lorentz_inject::{limits, on_ample_stack, rewritten_sites, NoNewPrivs};
+pub use nearest::nearest;
 pub use newcomers::{check_newcomers, is_first_process};
 pub use service_dir::ServiceDir;
 pub use state::{

@@ -1,5 +1,6 @@
 //! The command line, as people type it.
 
+use lorentz_clock::WallTime;
 use lorentz_control::{ClockOptions, OptionValue, CLOCK_OPTIONS};
 
 use super::*;

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use anyhow::Context;
-use lorentz_clock::RealInstant;
+use lorentz_clock::{RealInstant, WallTime};
 use lorentz_container::{self as container, Container, StateDir};
-use lorentz_control::{ChangeCounts, Clock, ClockChange, HostNow, Reading, Target};
+use lorentz_control::{ChangeCounts, Clock, ClockChange, Date, HostNow, Reading, Target};
 use lorentz_experiment as experiment;
 
 use crate::args::{Dilate, Leap, LookAt, Pause, Rm, Skip, StepArgs, WhenArgs};
@@ -40,37 +40,41 @@ pub fn unfreeze(args: &Pause) -> anyhow::Result<i32> {
 
 pub fn leap(args: &Leap) -> anyhow::Result<i32> {
     let at = instant(&args.when)?;
-    let target = match (args.by, args.to, &args.like) {
-        (Some(by), ..) => Target::By(by),
-        (_, Some(to), _) => Target::To(to),
-        (.., Some(other)) => Target::Like(wall_clock_of(other, at)?),
-        _ => return Err(missing("--by DUR, --to TIME or --like NAME|PID")),
-    };
+    let like = args.like.as_ref().map(|other| wall_clock_of(other, at)).transpose()?;
     change(&args.at, |container| {
         let clock = container.clock_to_change()?;
-        let by = target.leap(&reading(&clock, at))?;
+        let now = reading(&clock, at);
+        let target = match (args.by, &args.to, like) {
+            (Some(by), ..) => Target::By(by),
+            (_, Some(to), _) => Target::To(date_inside(to, &now)?),
+            (.., Some(other)) => Target::Like(other),
+            _ => return Err(missing("--by DUR, --to TIME or --like NAME|PID")),
+        };
+        let by = target.leap(&now)?;
         clock.change(ClockChange::Leap(by), at).context("lorentz leap")
     })
 }
 
 pub fn step(args: &StepArgs) -> anyhow::Result<i32> {
     let at = instant(&args.when)?;
-    let target = match (args.by, args.to) {
-        (Some(by), _) => Target::By(by),
-        (_, Some(to)) => Target::To(to),
-        _ => return Err(missing("--by DUR or --to TIME")),
-    };
     change(&args.at, |container| {
         let clock = container.clock_to_change()?;
-        let by = target.step(&reading(&clock, at))?;
+        let now = reading(&clock, at);
+        let target = match (args.by, &args.to) {
+            (Some(by), _) => Target::By(by),
+            (_, Some(to)) => Target::To(date_inside(to, &now)?),
+            _ => return Err(missing("--by DUR or --to TIME")),
+        };
+        let by = target.step(&now)?;
         clock.change(ClockChange::Step(by), at).context("lorentz step")
     })
 }
 
 /// An announced time on the host's monotonic clock, as the host's wall clock stands now.
 fn instant(when: &WhenArgs) -> anyhow::Result<Option<RealInstant>> {
-    let Some(at) = when.announced else { return Ok(None) };
+    let Some(date) = &when.announced else { return Ok(None) };
     let host = HostNow::read().context("the host's clocks")?;
+    let at = date.from(host.wall).map_err(|error| WrongInput(format!("--at: {error}")))?;
     match host.real_at(at) {
         Some(real) if real > host.real => Ok(Some(real)),
         Some(_) => Err(WrongInput(format!(
@@ -83,6 +87,11 @@ fn instant(when: &WhenArgs) -> anyhow::Result<Option<RealInstant>> {
                 .into())
         }
     }
+}
+
+/// The point that `--to` names, told from the container's clock.
+fn date_inside(to: &Date, now: &Reading) -> anyhow::Result<WallTime> {
+    to.from(now.wall).map_err(|error| WrongInput(format!("--to: {error}")).into())
 }
 
 /// The clocks as they are, or will be then.

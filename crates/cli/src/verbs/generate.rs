@@ -1,14 +1,16 @@
 //! `generate`: man pages and completions, from the definition of the command line.
 
+mod topology_page;
+
 use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
 use clap::{Command, CommandFactory};
-use clap_complete::{generate, Shell};
 use clap_mangen::Man;
 
 use crate::args::Cli;
+use crate::complete;
 use crate::generate_args::GenerateVerb;
 use crate::print::out;
 
@@ -16,18 +18,21 @@ use crate::print::out;
 pub fn dispatch(verb: &GenerateVerb) -> anyhow::Result<i32> {
     match verb {
         GenerateVerb::Man { dir } => man_pages(dir)?,
-        GenerateVerb::CompleteBash => completions(Shell::Bash)?,
-        GenerateVerb::CompleteZsh => completions(Shell::Zsh)?,
-        GenerateVerb::CompleteFish => completions(Shell::Fish)?,
+        GenerateVerb::CompleteBash => completions("bash")?,
+        GenerateVerb::CompleteZsh => completions("zsh")?,
+        GenerateVerb::CompleteFish => completions("fish")?,
     }
     Ok(0)
 }
 
-/// Writes `lorentz.1`, `lorentz-run.1`, `lorentz-link-add.1` and so on.
+/// Writes `lorentz.1`, `lorentz-run.1`, `lorentz-link-add.1` and so on, and `lorentz.yaml.5`.
 fn man_pages(dir: &Path) -> anyhow::Result<()> {
     let mut command = without_help_verbs(Cli::command());
     command.build();
-    man_page(&command, None, dir).with_context(|| dir.display().to_string())
+    let topology = topology_page::page().context("lorentz.yaml.5")?;
+    man_page(&command, None, dir)
+        .and_then(|()| fs::write(dir.join("lorentz.yaml.5"), topology))
+        .with_context(|| dir.display().to_string())
 }
 
 /// Writes the page of `command`, and those of its verbs that `--help` lists.
@@ -77,11 +82,9 @@ fn notes(command: &Command, parent: Option<&str>) -> String {
     }
 }
 
-/// Prints the completions for a shell.
-fn completions(shell: Shell) -> anyhow::Result<()> {
-    let mut text = Vec::new();
-    generate(shell, &mut without_help_verbs(Cli::command()), "lorentz", &mut text);
-    out(&String::from_utf8(text).context("completions")?)?;
+/// Prints the function by which a shell completes command lines.
+fn completions(shell: &str) -> anyhow::Result<()> {
+    out(&complete::registration(shell).context("completions")?)?;
     Ok(())
 }
 

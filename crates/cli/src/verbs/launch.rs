@@ -1,7 +1,7 @@
 //! `run`, `exec`, `attach`: programs onto a clock.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
@@ -11,17 +11,22 @@ use lorentz_container::{
     self as container, check_attachable, AttachReach, Container, Liveness, MonitorKind,
     NewContainer, Newcomers, StateDir, StateError,
 };
+use lorentz_control::processes::Process;
 use lorentz_control::{ClockOptions, HostNow, WhichClock};
 use lorentz_experiment::{Experiment, Joining};
 
 use crate::args::{AttachArgs, AttachTarget, Exec, RunArgs};
 use crate::print;
+use crate::print_dry_run::PlannedClock;
 use crate::ready::ReadyFd;
 use crate::root_args::is_interactive;
 use crate::view::View;
 use crate::wrong_input::WrongInput;
 
 pub fn run(args: &RunArgs) -> anyhow::Result<i32> {
+    if args.dry_run {
+        return dry_run(args);
+    }
     if args.root.is_given() {
         return run_as_container(args);
     }
@@ -59,6 +64,26 @@ pub fn run(args: &RunArgs) -> anyhow::Result<i32> {
     };
     let status = container::run(made.clone(), &args.command, options.frozen, joins);
     leave(&made, refused.map_or(status, Err))
+}
+
+/// Prints how the clock would start.
+fn dry_run(args: &RunArgs) -> anyhow::Result<i32> {
+    let host = HostNow::read()?;
+    let which = args.clock.options.which(&host)?;
+    let (clock_of, settings) = match &which {
+        WhichClock::New(settings) => (None, Some(settings)),
+        WhichClock::Of(name) => {
+            StateDir::open()?.container(name)?;
+            (Some(name.as_str()), None)
+        }
+    };
+    let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let planned = PlannedClock { clock_of, settings, host: &host, command };
+    match args.json {
+        true => print::out_json(&planned.json())?,
+        false => print::out(&planned.words())?,
+    }
+    Ok(0)
 }
 
 /// With a root file system of its own: the OCI runtime does it, and takes this process's place.
@@ -129,6 +154,11 @@ pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
         }
     };
     let process = check_attachable(&state, pid)?;
+    if !args.yes && is_above(pid) && !agrees(&process.command(), pid)? {
+        return Err(
+            WrongInput(format!("{pid}: not attached; --yes attaches without a question")).into()
+        );
+    }
     let newcomers = newcomers_to(pid, args.newcomers)?;
     let command: Vec<OsString> = vec![process.command().into()];
     let new = NewContainer {
@@ -155,6 +185,26 @@ pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
         print::out(&format!("{}: in virtual time: {}\n", made.name(), pids.join(" ")))?;
     }
     Ok(0)
+}
+
+/// Whether this process was started by `pid`, or by a program that it started: one's own shell.
+fn is_above(pid: u32) -> bool {
+    let parent = |of: u32| Process::read(of).map(|process| process.parent).filter(|of| *of > 1);
+    std::iter::successors(Some(std::process::id()), |of| parent(*of)).skip(1).any(|of| of == pid)
+}
+
+/// Asks the person at the terminal. Where there is none, as in scripts, the answer is yes.
+fn agrees(command: &str, pid: u32) -> anyhow::Result<bool> {
+    if !is_interactive() {
+        return Ok(true);
+    }
+    eprint!(
+        "Process {pid} ({command}) runs this command. It, and all that it starts, will have the container's time until it ends. \
+         Attach it? [y/N] "
+    );
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).context("the answer")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// How the container of an attached process receives newcomers; `None` if nobody can enter it.

@@ -12,7 +12,7 @@ use lorentz_inject::tracer_of_process;
 
 use super::elsewhere::explain_missing;
 use super::{file_error, Container, StateDir};
-use crate::StateError;
+use crate::{nearest, StateError};
 
 /// Whether anything of a container still runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +34,18 @@ impl StateDir {
     ///
     /// If there is no such container or process, or the process is in no container.
     pub fn find(&self, text: &str) -> Result<Container, StateError> {
-        self.find_here(text).map_err(|error| explain_missing(text, error))
+        self.find_here(text).map_err(|error| match explain_missing(text, error) {
+            StateError::Unknown(name) => match self.near(text) {
+                Some(near) => StateError::Misspelt { name, near },
+                None => StateError::Unknown(name),
+            },
+            error => error,
+        })
+    }
+
+    /// Returns the name of a container that `text` may have meant.
+    fn near(&self, text: &str) -> Option<String> {
+        nearest(text, self.list().ok()?.iter().map(|one| one.name().to_string()))
     }
 
     fn find_here(&self, text: &str) -> Result<Container, StateError> {
