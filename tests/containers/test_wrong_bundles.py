@@ -52,7 +52,7 @@ def test_a_config_that_is_none(text, name):
         ({"rate": "fast"}, [], ["lorentz.rate=fast", "expected a rate"]),
         ({"rate": "0"}, [], ["lorentz.rate=0", "above 0"]),
         ({"tdf": "x"}, [], ["lorentz.tdf=x"]),
-        ({"at": "tomorrow"}, [], ["lorentz.at=tomorrow"]),
+        ({"at": "tomorow"}, [], ["lorentz.at=tomorow"]),
         ({"offset": "1parsec"}, [], ["lorentz.offset=1parsec", "unit"]),
         ({"frozen": "maybe"}, [], ["lorentz.frozen=maybe", "true or false"]),
         ({"skip-idle": "maybe"}, [], ["lorentz.skip-idle=maybe"]),
