@@ -69,6 +69,15 @@ def test_a_zone_behind_the_time_names_the_zone():
     assert at("2038-01-19 03:14 Europe/Berlin", "Asia/Tokyo") == expected
 
 
+@pytest.mark.parametrize(
+    ("phrase", "expected"),
+    [("2030-10-27 02:30", "2030-10-27T00:30:00Z"), ("2030-03-31 02:30", "2030-03-31T01:30:00Z")],
+)
+def test_hours_of_a_change_of_summer_time(phrase: str, expected: str):
+    """One hour comes twice, and one never."""
+    assert at(f"{phrase} Europe/Berlin") == datetime.fromisoformat(expected).timestamp()
+
+
 def test_a_program_lives_at_a_date_in_words():
     output = lorentz.ok("run", "--at", "2038-01-19 03:14 Europe/Berlin", "date", "-u", "+%F %H:%M")
     assert output == "2038-01-19 02:14\n"

@@ -20,18 +20,18 @@ TIMEOUT = 10
 
 
 class Top:
-    """`lorentz top` on a terminal of 120 columns and 24 lines."""
+    """`lorentz top` on a terminal of 24 lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: int = 120) -> None:
         self.terminal, end = pty.openpty()
-        subprocess.run(["stty", "rows", "24", "cols", "120"], stdin=end, check=True)
+        subprocess.run(["stty", "rows", "24", "cols", str(columns)], stdin=end, check=True)
         command = [*lorentz.session.command(), "top", "--interval", "50ms"]
         environment = {**lorentz.session.environment(), "TERM": "xterm"}
         self.process = subprocess.Popen(
             command, stdin=end, stdout=end, stderr=end, env=environment, start_new_session=True
         )
         os.close(end)
-        self.screen = pyte.Screen(120, 24)
+        self.screen = pyte.Screen(columns, 24)
         self.stream = pyte.ByteStream(self.screen)
 
     def press(self, keys: str) -> None:
@@ -45,6 +45,12 @@ class Top:
             assert left > 0, f"{texts} are not shown: {self.screen.display}"
             if select.select([self.terminal], [], [], left)[0]:
                 self.stream.feed(os.read(self.terminal, 65536))
+
+    def shows(self, text: str) -> bool:
+        """Whether the text is on the screen, after all that has been drawn so far."""
+        while select.select([self.terminal], [], [], 0)[0]:
+            self.stream.feed(os.read(self.terminal, 65536))
+        return text in "\n".join(self.screen.display)
 
     def end(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -88,10 +94,20 @@ def test_keys_change_the_selected_clock_and_show_the_command_line(container: Ins
     top.press("w")
     top.wait_for("nanosleep", "Esc back")
     top.press("\x1b")
-    top.wait_for("q quit   up/down")
+    top.wait_for("q quit  up/down")
     # Its only wait is over at once then, and it ends.
     top.press("s")
     top.wait_for(f"lorentz skip {container.name} on")
+
+
+def test_a_line_that_a_change_prints_does_not_stay_on_the_screen(container: Inside, top: Top):
+    lorentz.ok("dilate", container.name, "--rate", "2", "--at", "2099-01-01")
+    top.press("+")
+    top.wait_for(f"lorentz dilate {container.name} --rate 20", "TIME INSIDE")
+    # The picture is whole again after the next look.
+    top.press("j")
+    until(lambda: not top.shows("is dropped"), "a whole picture")
+    assert top.shows("TIME INSIDE") and top.shows("q quit")
 
 
 def test_a_wrong_duration_is_told_and_nothing_is_changed(container: Inside, top: Top):
@@ -115,6 +131,15 @@ def test_it_ends_by_a_key_and_leaves_the_terminal_as_it_was(top: Top, key: str):
         except OSError:  # nobody has the other end any more
             break
     assert b"\x1b[?1049l" in drawn and b"\x1b[?25h" in drawn
+
+
+def test_a_narrow_terminal_shows_all_but_the_commands(container: Inside):
+    top = Top(columns=80)
+    try:
+        top.wait_for(container.name, "running", "2038-01-19T", "SKIPPED", "w why")
+        assert "COMMAND" not in "\n".join(top.screen.display)
+    finally:
+        top.end()
 
 
 def test_containers_come_and_go(container: Inside, top: Top):

@@ -25,9 +25,10 @@ use crate::web_args::WebArgs;
 
 const VALUES: &str = "\
 DUR   10ms, 1h30m, +3d, -1h30m; units ns us ms s m h d w y; a number alone is in seconds
-TIME  2038-01-19T03:14:00Z, 2030-01-01, @1700000000, in UTC; in your time zone '2038-01-19 03:14', tomorrow,
-      '2 days ago', 'next monday 9:00', and all that 'date --date' takes; in another one with its name behind:
-      '2038-01-19 03:14 Europe/Berlin'; from now on +2d, -1h30m
+TIME  2038-01-19T03:14:00Z, 2030-01-01, @1700000000: in UTC
+      '2038-01-19 03:14', tomorrow, '2 days ago', 'next monday 9:00': in your time zone
+      '2038-01-19 03:14 Europe/Berlin': in another one
+      +2d, -1h30m: from now
 R, N  2, 0.1, 1/10, 60x, +200ppm; above 0, from 1/1000000 to 1000000";
 
 const RUN_STATUS: &str = "\

@@ -17,5 +17,6 @@ A program that runs on, and its clock:
   lorentz freeze web               time stands still; 'lorentz unfreeze web' lets it go on
   lorentz why web                  who waits for what, until when
 
-'lorentz --help' lists all commands, 'lorentz help run' explains one, 'lorentz doctor' tells what this machine supports.
+'lorentz --help' lists all commands, 'lorentz help run' explains one.
+'lorentz doctor' tells what this machine supports.
 ";

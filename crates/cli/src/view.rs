@@ -67,7 +67,7 @@ impl View {
             let life = container.liveness_with(&processes);
             let on_clock = || Ok(seen.of(&FileId::of(&container.clock_path())?).cloned().collect());
             let view = View::gather(container, life, processes, on_clock);
-            Some(view).filter(|view| !view.as_ref().is_ok_and(|view| view.is_removed(container)))
+            Some(view).filter(|view| !is_removed_meanwhile(container, view))
         });
         views.collect()
     }
@@ -135,6 +135,14 @@ impl View {
     }
 }
 
+/// Whether `container` was removed while it was looked at: before its clock was read, or after that.
+fn is_removed_meanwhile(container: &Container, view: &anyhow::Result<View>) -> bool {
+    match view {
+        Ok(view) => view.is_removed(container),
+        Err(_) => !container.dir().exists(),
+    }
+}
+
 /// [`View::state`] alone, without its processes: to find those takes long where many containers share a clock.
 pub fn state_of(container: &Container) -> anyhow::Result<&'static str> {
     let reading = container.clock().map(|clock| clock.reading()).map_err(|e| e.to_string());
@@ -185,5 +193,25 @@ mod tests {
         let names: Vec<&str> = views.iter().map(|view| view.record.name.as_str()).collect();
         assert_eq!(names, ["second"]);
         second.remove().unwrap();
+    }
+
+    #[test]
+    fn a_container_that_is_removed_after_its_clock_was_read_is_not_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::at(dir.path()).unwrap();
+        let skips = ClockOptions { skip_idle: Some(SkipMode::On), ..Default::default() };
+        let settings = skips.settings(&HostNow::read().unwrap()).unwrap();
+        let new =
+            NewContainer { name: Some("first"), ..NewContainer::monitored_by(MonitorKind::Run) };
+        let first = state.create(&new, &settings).unwrap();
+        let found = &state.list().unwrap()[0];
+        // Its skipper is looked for after its clock was read.
+        let on_clock = || {
+            first.remove().unwrap();
+            Ok(Vec::new())
+        };
+        let view = View::gather(found, Liveness::Alive, Vec::new(), on_clock);
+        assert!(view.is_err());
+        assert!(is_removed_meanwhile(found, &view));
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lorentz_clock::{Rate, SkipMode};
 use lorentz_container::StateDir;
+use ratatui::backend::Backend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::DefaultTerminal;
 
@@ -43,6 +44,11 @@ impl Board {
     ) -> anyhow::Result<()> {
         loop {
             self.look(state)?;
+            if std::mem::take(&mut self.is_spoilt) {
+                // `Terminal::clear` asks the terminal for its cursor, and not each terminal answers.
+                terminal.backend_mut().clear()?;
+                terminal.swap_buffers();
+            }
             terminal.draw(|frame| screen::draw(frame, &mut self))?;
             if event::poll(interval)? {
                 match event::read()? {
@@ -168,6 +174,8 @@ impl Board {
     /// Carries out a change of the selected container. The note is the command line that does the same; `{}` stands for the name.
     fn change(&mut self, line: &str, act: impl FnOnce(LookAt) -> anyhow::Result<i32>) {
         let Some(name) = self.selected.clone() else { return };
+        // It tells of announced changes that it drops.
+        self.is_spoilt = true;
         self.note = match act(LookAt { container: name.clone(), json: false }) {
             Ok(_) => format!("lorentz {}", line.replace("{}", &name)),
             Err(error) => format!("{error:#}"),

@@ -20,6 +20,8 @@ pub struct Board {
     pub leap_by: Option<String>,
     /// The answer of `lorentz why`, while it is on screen.
     pub why: Option<String>,
+    /// Whether a command may have printed a line in the midst of the picture.
+    pub is_spoilt: bool,
     /// The last command, or the reason why it failed.
     pub note: String,
 }

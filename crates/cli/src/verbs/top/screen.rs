@@ -10,19 +10,21 @@ use super::board::Board;
 use crate::print;
 use crate::view::View;
 
-const KEYS: &str =
-    "q quit   up/down select   f freeze   + - twice, half the rate   1 rate 1   l leap   s skip idle   w why";
-const COLUMNS: [(&str, u16); 9] = [
-    ("NAME", 18),
-    ("STATE", 13),
-    ("RATE", 8),
-    ("TIME INSIDE", 20),
-    ("CPUS", 5),
-    ("WAITS", 5),
-    ("TIMERS", 6),
-    ("SKIPPED", 14),
-    ("COMMAND", 0),
+const KEYS: &str = "q quit  up/down select  f freeze  + - 1 rate  l leap  s skip idle  w why";
+/// Headings and widths; names and commands share the rest.
+const COLUMNS: [(&str, Constraint); 9] = [
+    ("NAME", Constraint::Fill(1)),
+    ("STATE", Constraint::Length(13)),
+    ("RATE", Constraint::Length(6)),
+    ("TIME INSIDE", Constraint::Length(20)),
+    ("CPUS", Constraint::Length(4)),
+    ("WAITS", Constraint::Length(5)),
+    ("TIMERS", Constraint::Length(6)),
+    ("SKIPPED", Constraint::Length(7)),
+    ("COMMAND", Constraint::Fill(2)),
 ];
+/// Narrower terminals have no room for commands.
+const MIN_WIDTH_OF_ALL: u16 = 100;
 
 pub fn draw(frame: &mut Frame, top: &mut Board) {
     let [head, body, note, keys] = Layout::vertical([
@@ -52,17 +54,18 @@ fn heading(top: &Board) -> String {
 }
 
 fn draw_table(frame: &mut Frame, top: &mut Board, area: Rect) {
-    let widths = COLUMNS.map(|(_, width)| match width {
-        0 => Constraint::Min(10),
-        width => Constraint::Length(width),
-    });
-    let rows: Vec<Row> = top.views.iter().map(|view| row(view, top)).collect();
-    let head = Row::new(COLUMNS.map(|(name, _)| Cell::from(name))).underlined();
-    let table = Table::new(rows, widths).header(head).row_highlight_style(Style::new().reversed());
+    let shown = COLUMNS.len() - usize::from(area.width < MIN_WIDTH_OF_ALL);
+    let columns = &COLUMNS[..shown];
+    let rows: Vec<Row> =
+        top.views.iter().map(|view| Row::new(cells(view, top).into_iter().take(shown))).collect();
+    let head = Row::new(columns.iter().map(|(name, _)| Cell::from(*name))).underlined();
+    let table = Table::new(rows, columns.iter().map(|(_, width)| *width))
+        .header(head)
+        .row_highlight_style(Style::new().reversed());
     frame.render_stateful_widget(table, area, &mut top.table);
 }
 
-fn row(view: &View, top: &Board) -> Row<'static> {
+fn cells(view: &View, top: &Board) -> [String; 9] {
     let name = print::printable(&view.record.name);
     let busy = top.busy.processors(&name).map_or("-".to_string(), |busy| format!("{busy:.2}"));
     let command = print::printable(&view.record.command.join(" "));
@@ -79,8 +82,8 @@ fn row(view: &View, top: &Board) -> Row<'static> {
         Err(_) => ["-"; 5].map(str::to_string).into(),
     };
     let state = match view.skip.as_ref().and_then(|skip| skip.blocker.as_ref()) {
-        Some(_) => format!("{}, held", view.state()),
-        None => view.state().to_string(),
+        Some(_) if view.state() == "running" => "running, held".to_string(),
+        _ => view.state().to_string(),
     };
-    Row::new([name, state, rate, inside, busy, waits, timers, skipped, command])
+    [name, state, rate, inside, busy, waits, timers, skipped, command]
 }
