@@ -2,7 +2,7 @@
 
 use clap::builder::TypedValueParser as _;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use lorentz_network::impair::{Flag, Impairments, FLAGS};
+use lorentz_emulator::impair::{Flag, Impairments, FLAGS};
 
 /// The flags for impairments, by the library's table.
 #[derive(Debug)]

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use lorentz_clock::Rate;
+use lorentz_emulator::units::Delay;
 use lorentz_experiment::ComputeTime;
 use lorentz_network::export::ExportFormat;
 use lorentz_network::import::Format;
 use lorentz_network::plan::Endpoint;
 use lorentz_network::topology::{Location, NodeKind, Spanned, TopologyFile};
-use lorentz_network::units::Delay;
 use lorentz_network::LinkChange;
 
 use crate::edit_args::{LinkAdd, LinkRm};

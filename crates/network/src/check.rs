@@ -19,8 +19,6 @@ use serde_saphyr::{Location, Spanned};
 use compute::{check_compute, check_parallel, NodeDefaults};
 use error::{refuse, PlanError};
 
-use crate::emulator::SwitchKind;
-use crate::impair::Impairments;
 use crate::mobility::{MobilityPlan, DEFAULT_REFRESH};
 use crate::plan::{
     directions_at, ChangePlan, Endpoint, ExecLine, NetworkPlan, NodeBind, NodePlan,
@@ -29,6 +27,8 @@ use crate::plan::{
 use crate::topology::{
     self, ClockKey, Isolation, Node, NodeCommand, NodeKind, State, TopologyError, TopologyFile,
 };
+use lorentz_emulator::impair::Impairments;
+use lorentz_emulator::SwitchKind;
 
 /// Greatest number of nodes. One process cannot serve more than so many well.
 const MAX_NODES: usize = 1_000;

@@ -25,7 +25,6 @@ use nix::sys::resource::{getrlimit, setrlimit, Resource};
 
 use crate::destroy::down;
 use crate::directory::{container_of, NetworkDir, NetworkRecord};
-use crate::emulator::{Attachment, Emulator, StationId, SwitchId};
 use crate::exec::FailedLine;
 use crate::file_systems::{self, NodeEntry};
 use crate::image;
@@ -42,6 +41,7 @@ use crate::steps::{ExecPolicy, LinkCount, Step};
 use crate::tap;
 use crate::topology::{Isolation, TopologyFile};
 use crate::NetworkRefusal;
+use lorentz_emulator::{Attachment, Emulator, StationId, SwitchId};
 
 /// The namespaces that each node has of its own.
 const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWUTS);

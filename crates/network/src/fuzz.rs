@@ -11,7 +11,7 @@ use crate::import::{self, Format};
 use crate::ns2;
 use crate::plan::Endpoint;
 use crate::protocol::NetworkRequest;
-use crate::units::{BitRate, Bytes, Delay, Probability};
+use lorentz_emulator::units::{BitRate, Bytes, Delay, Probability};
 
 const TOPOLOGY: &str = "\
 name: lab

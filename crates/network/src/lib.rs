@@ -2,7 +2,7 @@
 //!
 //! A network is a file ([`topology`]), which is checked completely ([`check`]) before anything is made ([`plan`]). [`up`] makes the
 //! network: the emulator's process, and one virtual clock for all nodes. For each end of a link it makes a TAP device in the node's
-//! network namespace. The emulator's calendar ([`emulator`]) applies the impairments of links ([`impair`]) to frames. The calendar
+//! network namespace. The emulator's calendar ([`lorentz_emulator`]) applies the impairments of links ([`lorentz_emulator::impair`]) to frames. The calendar
 //! is pure logic: virtual instants in, virtual instants out. Therefore frames on their way stand still while the clock is frozen,
 //! and a delay of 5 ms is 5 ms inside at every rate.
 //!
@@ -39,7 +39,6 @@ mod create;
 mod destroy;
 mod directory;
 mod edit;
-pub mod emulator;
 mod exec;
 pub mod export;
 mod file_systems;
@@ -47,7 +46,6 @@ mod file_systems;
 mod fuzz;
 pub mod graph;
 mod image;
-pub mod impair;
 pub mod import;
 mod kernel_timers;
 mod lateness;
@@ -65,7 +63,6 @@ mod steps;
 mod tap;
 mod timestamps;
 pub mod topology;
-pub mod units;
 
 pub use client::Network;
 pub use create::{enter_node, up};

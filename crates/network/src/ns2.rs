@@ -11,7 +11,9 @@
 
 use lorentz_clock::{Span, NANOS_PER_SEC};
 
-use crate::mobility::{Movement, Point, MAX_COORDINATE};
+use lorentz_emulator::position::{Point, MAX_COORDINATE};
+
+use crate::mobility::Movement;
 use crate::topology::TopologyError;
 
 /// Latest instant in a script, s. Below it a number of seconds is exact to some 100 ns as `f64`.

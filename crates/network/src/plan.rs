@@ -10,10 +10,10 @@ use lorentz_control::ClockOptions;
 use lorentz_experiment::ComputeTime;
 use serde::{Deserialize, Serialize};
 
-use crate::emulator::SwitchKind;
-use crate::impair::Impairments;
 use crate::mobility::MobilityPlan;
 use crate::topology::Isolation;
+use lorentz_emulator::impair::Impairments;
+use lorentz_emulator::SwitchKind;
 
 /// Default of [`NetworkPlan::layer_size`].
 pub const DEFAULT_LAYER_SIZE: u64 = 64 << 20;

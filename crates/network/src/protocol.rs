@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::emulator::Counts;
-use crate::impair::Impairments;
 use crate::plan::Endpoint;
+use lorentz_emulator::impair::Impairments;
+use lorentz_emulator::Counts;
 
 /// A request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

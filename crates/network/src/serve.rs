@@ -25,7 +25,6 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use crate::capture::{self, CaptureDirection};
 use crate::directory::NetworkDir;
-use crate::emulator::{Emulator, LinkId, Side, StationId, SwitchId, SwitchKind};
 use crate::kernel_timers::KernelTimers;
 use crate::lateness::Histogram;
 use crate::mobility::Motion;
@@ -34,6 +33,7 @@ use crate::protocol::{
     DirectionStatus, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest, NetworkStatus,
     NodeStatus, ScheduledChange,
 };
+use lorentz_emulator::{Emulator, LinkId, Side, StationId, SwitchId, SwitchKind};
 
 pub(crate) use clients::Port;
 use clients::{ConnectedClient, Receivers, FIRST_STATION_TOKEN};

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 pub use serde_saphyr::{Location, Spanned};
 use thiserror::Error;
 
-use crate::impair::{with_impairments, Impairments, JitterOption, LossOption, Queue};
-use crate::units::{BitRate, Delay, Probability};
+use lorentz_emulator::impair::{Impairments, JitterOption, LossOption, Queue};
+use lorentz_emulator::units::{BitRate, Delay, Probability};
 
 /// An error in a topology file, with its place.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -281,7 +281,7 @@ pub enum NodeCommand {
     Words(Vec<String>),
 }
 
-// The rows are those of [`crate::impair`].
+// The rows are those of [`lorentz_emulator::impair`].
 macro_rules! define_link {
     ($($key:ident: $type:ty, $in_link:literal, $rest:literal, [$($flag:expr),*];)*) => {
         /// A link, and its impairments in each direction
@@ -335,9 +335,9 @@ macro_rules! define_link {
         }
     };
 }
-with_impairments!(define_link);
+lorentz_emulator::with_impairments!(define_link);
 
-// The rows are those of [`crate::impair`].
+// The rows are those of [`lorentz_emulator::impair`].
 macro_rules! define_radio {
     ($($key:ident: $type:ty, $in_link:literal, $rest:literal, [$($flag:expr),*];)*) => {
         /// The radio of a wlan: members within its range hear each other. Each member has the impairments for the frames that it
@@ -367,7 +367,7 @@ macro_rules! define_radio {
         }
     };
 }
-with_impairments!(define_radio);
+lorentz_emulator::with_impairments!(define_radio);
 
 /// Whether a link carries frames
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]

@@ -1,7 +1,7 @@
 //! The words of command lines of `lorentz`: names and values are checked before they become one.
 
 use lorentz_container::is_name;
-use lorentz_network::impair::{Impairments, FLAGS};
+use lorentz_emulator::impair::{Impairments, FLAGS};
 
 use crate::reply::Refusal;
 use crate::types::LinkImpairments;

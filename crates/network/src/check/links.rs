@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use serde_saphyr::{Location, Spanned};
 
 use super::error::{refuse, shown, PlanError};
-use crate::emulator::SwitchKind;
 use crate::plan::{Endpoint, LinkPlan, NetworkPlan};
 use crate::topology::{Link, NodeKind, State, TopologyFile};
+use lorentz_emulator::SwitchKind;
 
 /// The default MTU.
 const DEFAULT_MTU: u32 = 1_500;

@@ -9,7 +9,9 @@ use lorentz_clock::Span;
 use serde_saphyr::Spanned;
 
 use super::error::{refuse, shown, PlanError};
-use crate::mobility::{MobilityScript, Movement, Point, Waypoint, DEFAULT_REFRESH, MAX_COORDINATE};
+use lorentz_emulator::position::{Point, MAX_COORDINATE};
+
+use crate::mobility::{MobilityScript, Movement, Waypoint, DEFAULT_REFRESH};
 use crate::ns2;
 use crate::plan::NetworkPlan;
 use crate::topology::{NodeKind, ScheduledChange, ScriptFile, TopologyError, TopologyFile};

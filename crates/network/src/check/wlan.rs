@@ -4,9 +4,9 @@ use serde_saphyr::Location;
 use serde_saphyr::Spanned;
 
 use super::error::{refuse, PlanError};
-use crate::emulator::SwitchKind;
 use crate::plan::{LinkPlan, NetworkPlan};
 use crate::topology::{Link, Node, NodeKind, TopologyFile};
+use lorentz_emulator::SwitchKind;
 
 /// Greatest range, in the unit of positions.
 const MAX_RANGE: f64 = 1e9;
@@ -67,9 +67,10 @@ pub(super) fn join(
 #[cfg(test)]
 mod tests {
     use crate::check::plan_from_text;
-    use crate::emulator::SwitchKind;
-    use crate::mobility::{Movement, Point, Waypoint};
+    use crate::mobility::{Movement, Waypoint};
     use lorentz_clock::Span;
+    use lorentz_emulator::position::Point;
+    use lorentz_emulator::SwitchKind;
 
     const WLAN: &str = "\
 name: air

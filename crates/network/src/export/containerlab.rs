@@ -3,8 +3,8 @@
 use serde_json::{json, Map, Value};
 
 use super::elements::{mac_text, other_kind};
-use crate::impair::Impairments;
 use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
+use lorentz_emulator::impair::Impairments;
 
 /// The image of nodes without one. containerlab has no node without an image.
 const IMAGE: &str = "docker.io/library/debian:stable";

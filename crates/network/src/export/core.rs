@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::elements::{is_router, leave_out_rare, loss_percent, mac_text, other_sysctls};
-use crate::emulator::SwitchKind;
-use crate::impair::{Discipline, Impairments};
 use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
+use lorentz_emulator::impair::{Discipline, Impairments};
+use lorentz_emulator::SwitchKind;
 
 /// A service of CORE from its version 6.1 on that runs a script, and the name of the script. The scenario has the script's text.
 const SCRIPT_SERVICE: &str = "StaticRoute";

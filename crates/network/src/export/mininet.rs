@@ -6,9 +6,9 @@ use std::fmt::Write;
 use lorentz_clock::Span;
 
 use super::elements::{is_router, leave_out_rare, loss_percent, mac_text, other_kind};
-use crate::emulator::SwitchKind;
-use crate::impair::{Discipline, Impairments};
 use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
+use lorentz_emulator::impair::{Discipline, Impairments};
+use lorentz_emulator::SwitchKind;
 
 /// Length of the longest name of a network interface.
 const MAX_INTERFACE_NAME: usize = 15;

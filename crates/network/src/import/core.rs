@@ -8,8 +8,8 @@ use serde_saphyr::Spanned;
 use super::draft::{link, plain_name, Draft, Numbers, Position, Read};
 use super::services::{self, Files, Routing, Style, Wanted};
 use super::wlan;
-use crate::impair::Impairments;
 use crate::topology::{Link, Node, NodeKind};
+use lorentz_emulator::impair::Impairments;
 
 /// Elements of a scenario that only say where and how it was drawn and written.
 const DRAWN: [&str; 3] = ["session_origin", "session_metadata", "session_options"];

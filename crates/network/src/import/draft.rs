@@ -8,11 +8,11 @@ use serde::de::value::{Error as PlainError, MapDeserializer};
 use serde::{Deserialize, Serialize};
 use serde_saphyr::{Location, Spanned};
 
-use crate::impair::{Jitter, JitterOption, LossOption, Queue};
 use crate::topology::{
     self, Isolation, Link, Node, NodeCommand, NodeKind, TopologyError, TopologyFile,
 };
-use crate::units::{BitRate, Delay, Probability};
+use lorentz_emulator::impair::{Jitter, JitterOption, LossOption, Queue};
+use lorentz_emulator::units::{BitRate, Delay, Probability};
 
 pub(super) const LAB_CONF: &str = "lab.conf";
 

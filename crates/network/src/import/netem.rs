@@ -7,9 +7,11 @@ use std::str::SplitWhitespace;
 
 use serde_saphyr::Spanned;
 
-use crate::impair::{Distribution, Impairments, Jitter, JitterOption, LossOption, Queue};
 use crate::topology::TopologyFile;
-use crate::units::{BitRate, Delay, Probability};
+use lorentz_emulator::impair::{
+    Distribution, Impairments, Jitter, JitterOption, LossOption, Queue,
+};
+use lorentz_emulator::units::{BitRate, Delay, Probability};
 
 /// Takes the lines out of each node's `exec`, and gives what they say to the frames that the interface sends.
 pub(super) fn take(file: &mut TopologyFile) {

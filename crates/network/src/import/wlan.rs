@@ -7,10 +7,10 @@ use lorentz_clock::Span;
 
 use super::draft::{Draft, Numbers, Position, Read};
 use crate::check::script_text;
-use crate::impair::Impairments;
 use crate::ns2;
 use crate::topology::{Radio, ScriptFile};
-use crate::units::{BitRate, Delay};
+use lorentz_emulator::impair::Impairments;
+use lorentz_emulator::units::{BitRate, Delay};
 
 /// Keys of the basic range model, in the order in which the oldest files give their values.
 pub(super) const BASIC_RANGE: [&str; 5] = ["range", "bandwidth", "jitter", "delay", "error"];
@@ -222,11 +222,12 @@ mod tests {
     use std::path::Path;
 
     use crate::check::plan_from;
-    use crate::emulator::SwitchKind;
     use crate::import::{read_text, Format};
-    use crate::mobility::{Movement, Point};
+    use crate::mobility::Movement;
     use crate::plan::NetworkPlan;
     use lorentz_clock::Span;
+    use lorentz_emulator::position::Point;
+    use lorentz_emulator::SwitchKind;
 
     fn scenario(mobility: &str) -> String {
         format!(

@@ -15,12 +15,12 @@ use super::clients::{Port, Receivers, FIRST_STATION_TOKEN};
 use super::rounds::{Rounds, SendTimes};
 use crate::check;
 use crate::directory::{container_of, NetworkDir};
-use crate::emulator::{Attachment, Emulator, LinkId, StationId, SwitchId};
 use crate::kernel_timers::KernelTimers;
 use crate::node::{make_interface, network_namespace, node_status};
 use crate::plan::{ChangePlan, Endpoint, LinkPlan, NetworkPlan, NodePlan};
 use crate::protocol::{NodeStatus, Replacement};
 use crate::tap::Tap;
+use lorentz_emulator::{Attachment, Emulator, LinkId, StationId, SwitchId};
 
 /// The emulator's numbers of the switches of a plan by which it was made.
 pub(super) fn numbered(plan: &NetworkPlan) -> BTreeMap<String, SwitchId> {

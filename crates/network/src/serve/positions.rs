@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use lorentz_clock::Span;
 
 use super::clients::Port;
-use crate::emulator::{Emulator, StationId, SwitchKind};
-use crate::mobility::{Motion, Point};
+use lorentz_emulator::position::Point;
+use lorentz_emulator::{Emulator, StationId, SwitchKind};
+
+use crate::mobility::Motion;
 use crate::plan::{LinkPlan, NetworkPlan};
 use crate::protocol::WlanStatus;
 

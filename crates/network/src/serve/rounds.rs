@@ -18,12 +18,12 @@ use lorentz_experiment::Experiment;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use crate::directory::container_of;
-use crate::emulator::{Frame, StationId};
 use crate::node::TIMELINE;
 use crate::plan::Endpoint;
 use crate::protocol::{LinkChange, Replacement, RoundsStatus};
 use crate::tap::Tap;
 use crate::timestamps::FrameTimestamps;
+use lorentz_emulator::{Frame, StationId};
 
 /// Greatest number of jumps that a node's clock makes before the emulator takes the node's frames. The clock page remembers some 50
 /// pieces; from those the emulator computes when a frame was sent.

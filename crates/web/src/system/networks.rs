@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use lorentz_container::StateDir;
+use lorentz_emulator::impair::Impairments;
 use lorentz_network as network;
-use lorentz_network::impair::Impairments;
 use lorentz_network::{graph, DirectionStatus, LinkStatus, NetworkRefusal, NetworkStatus};
 
 use super::clocks::{self, virtual_at};

@@ -15,9 +15,9 @@ use super::draft::{
 use super::json_text::{dedent, escape_line_breaks};
 use super::services::{self, Routing, Style, Translation, Wanted};
 use super::wlan;
-use crate::impair::Impairments;
 use crate::topology::{self, Node, NodeKind, Radio};
-use crate::units::BitRate;
+use lorentz_emulator::impair::Impairments;
+use lorentz_emulator::units::BitRate;
 use station::{default_routes, exec, make_dangling, read_interfaces, Station};
 use values::{is_on, list, text, Settings};
 

@@ -1,6 +1,6 @@
 //! The medium of a wlan: which of its ports hear each other, by their distance.
 
-use crate::mobility::Point;
+use crate::position::Point;
 
 /// Positions of a wlan's ports, and their range.
 #[derive(Debug)]

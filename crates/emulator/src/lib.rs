@@ -5,16 +5,19 @@
 //! late the owner advances the emulator, so that lateness never adds up.
 
 mod ecn;
+pub mod impair;
 #[cfg(test)]
 mod loop_tests;
 mod medium;
 mod pipe;
+pub mod position;
 mod queue;
 mod rng;
 mod spanning_tree;
 mod switch;
 #[cfg(test)]
 mod tests;
+pub mod units;
 #[cfg(test)]
 mod wlan_tests;
 
@@ -34,7 +37,7 @@ use spanning_tree::{Bridge, Sent, FORWARD_DELAY, TICK};
 use switch::{Forwarding, Switch};
 
 use crate::impair::Impairments;
-use crate::mobility::Point;
+use crate::position::Point;
 
 /// Least delay where there are no links.
 const LEAST_DELAY_WITHOUT_LINKS: Span = Span(10_000_000);

@@ -15,6 +15,7 @@ use crate::units::{BitRate, Bytes, Delay, Probability};
 ///
 /// A row has the key and its type, a text for the key in a link and the rest of the text for the key elsewhere, and the flags:
 /// name, value, help, and a function that sets the impairment to a given text.
+#[macro_export]
 macro_rules! with_impairments {
     ($make:ident) => {
         $make! {
@@ -91,7 +92,6 @@ macro_rules! with_impairments {
         }
     };
 }
-pub(crate) use with_impairments;
 
 macro_rules! define_impairments {
     ($($key:ident: $type:ty, $in_link:literal, $rest:literal, [$($flag:expr),*];)*) => {
