@@ -29,7 +29,13 @@ LIMITS = [
     "-i 0",
 ]
 #: Hard limits that bound what Lorentz itself needs: only CAP_SYS_RESOURCE raises them.
-HARD = {"-f 0": "ulimit -f", "-f 1": "ulimit -f", "-n 8": "ulimit -n"}
+HARD = {
+    "-f 0": "ulimit -f",
+    "-f 1": "ulimit -f",
+    "-n 8": "ulimit -n",
+    "-v 19000": "ulimit -v",
+    "-v 19999": "ulimit -v",
+}
 CAP_SYS_RESOURCE = 1 << 24
 
 

@@ -134,6 +134,7 @@ impl StateDir {
             false => Mechanism::Shim,
         };
         self.build(new, None, mechanism, |clock| {
+            limits::check_address_space()?;
             limits::check_file_size(file::LEN as u64)?;
             change_pipe::make(clock)?;
             Clock::create(clock, settings).map(drop)
@@ -148,6 +149,7 @@ impl StateDir {
     pub fn create_from(&self, new: &NewContainer, clock: &[u8]) -> Result<Container, StateError> {
         let _lock = self.lock()?;
         self.build(new, None, Mechanism::Shim, |path| {
+            limits::check_address_space()?;
             limits::check_file_size(file::LEN as u64)?;
             change_pipe::make(path)?;
             let mut options = fs::OpenOptions::new();

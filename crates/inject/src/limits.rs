@@ -8,6 +8,9 @@ use std::sync::OnceLock;
 /// Number of descriptors that a monitor needs for itself.
 const DESCRIPTORS: u64 = 1024;
 
+/// Address space of a monitor, bytes: its code, the clock's file, and what it allocates.
+const ADDRESS_SPACE: u64 = 20_000 * 1024;
+
 /// The limits that a command raises for itself, and the values that suffice.
 const WANTED: [(Resource, u64); 5] = [
     (Resource::RLIMIT_FSIZE, RLIM_INFINITY),
@@ -78,6 +81,25 @@ pub fn check_file_size(len: u64) -> io::Result<()> {
     }
 }
 
+/// Checks that this process may map what a monitor needs. Otherwise an allocation would fail somewhere, and end it.
+///
+/// # Errors
+///
+/// An error of kind `OutOfMemory`: RLIMIT_AS is lower.
+pub fn check_address_space() -> io::Result<()> {
+    match getrlimit(Resource::RLIMIT_AS)? {
+        (soft, _) if soft < ADDRESS_SPACE => Err(io::Error::new(
+            io::ErrorKind::OutOfMemory,
+            format!(
+                "needs {} kB of address space, and 'ulimit -v' allows {}; raise that limit, or run as root",
+                ADDRESS_SPACE / 1024,
+                soft / 1024
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,6 +148,18 @@ mod tests {
             let _ = setrlimit(Resource::RLIMIT_FSIZE, 512, RLIM_INFINITY);
             let refused = check_file_size(513).err().map(|error| error.kind());
             check_file_size(512).is_ok() && refused == Some(io::ErrorKind::FileTooLarge)
+        }));
+    }
+
+    #[test]
+    fn too_little_address_space_is_an_error() {
+        assert!(in_child(|| {
+            let check = |limit| {
+                let _ = setrlimit(Resource::RLIMIT_AS, limit, RLIM_INFINITY);
+                check_address_space().err().map(|error| error.kind())
+            };
+            check(ADDRESS_SPACE).is_none()
+                && check(ADDRESS_SPACE - 1) == Some(io::ErrorKind::OutOfMemory)
         }));
     }
 }
