@@ -123,6 +123,30 @@ def test_a_node_that_walks_is_reached_from_its_virtual_instant_on(head):
     assert not {frame.number for frame in arrived} & set(before)
 
 
+#: Sends one datagram just before c is in range, one at that instant, and one just after.
+AT_THE_STEP = (
+    "import socket,time; s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\\n"
+    "t=2147483640*10**9 + 11_600_000_000\\n"
+    "for i, at in enumerate((t - 1, t, t + 1)):\\n"
+    "    time.sleep(max(at - time.time_ns(), 0) / 1e9)\\n"
+    "    s.sendto(i.to_bytes(4,'big')+bytes(96),('10.0.0.3',9))\\n"
+    "time.sleep(1000)\\n"
+)
+
+
+def test_a_frame_of_the_instant_of_a_step_finds_the_node_there():
+    """Computing takes no time here, so that the program sends at exactly that instant."""
+    head = "rounds: true\ncompute: none\n"
+    with Lab(head + row(f', command: [python3, -c, "{AT_THE_STEP}"]') + WALK) as lab:
+        ends = [Capture(lab, f"{node}:eth0") for node in "ac"]
+        lab.wait_until(lambda: lab.status()["virtual_ns"] > 13e9, "thirteen virtual seconds")
+        sent = {frame.number: frame.at - START for frame in ends[0].probes(3)}
+        arrived = {frame.number for frame in ends[1].probes(2)}
+    step = int(HEARS * 1e9)
+    assert sent == {0: step - 1, 1: step, 2: step + 1}
+    assert arrived == {1, 2}
+
+
 class Scenario(Lab):
     """A scenario of CORE, with the files beside it, under a name of its own."""
 

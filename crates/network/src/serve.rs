@@ -255,7 +255,8 @@ impl EventLoop {
         }
         let Some(round) = self.rounds.as_mut().and_then(Rounds::finish) else { return Ok(()) };
         for SentFrame { at, station, frame } in round.sent {
-            self.deliver(at);
+            // A change due at the end of the round comes before the frames of that instant, as it does without rounds.
+            self.advance(at);
             self.emulator.send(station, frame, at);
         }
         self.advance(round.end);
