@@ -243,6 +243,8 @@ def check_shares(
       it. That process stops the container at the end of a slice, and takes later from it what it
       had too much.
 
+    The time that the container wanted by its status is what it was due, and both of these.
+
     Returns the status at the end.
     """
 
@@ -278,6 +280,9 @@ def check_shares(
         message += f"the experiment's process waited {delayed} ns"
         assert least <= due + spare + delayed * count, message
         assert most >= due - spare - taken, message
+        before, after = (experiment.member(name, at) for at in (begin, end))
+        wanted = after["cpu_wanted_ns"] - before["cpu_wanted_ns"]
+        assert due - spare <= wanted <= due + spare + taken + delayed * count, (wanted, message)
     return end
 
 
