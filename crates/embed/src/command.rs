@@ -17,7 +17,7 @@ pub struct LorentzCommand(process::Command);
 
 impl LorentzCommand {
     /// Makes a call of `lorentz VERB`. The command is the one that [`COMMAND_VARIABLE`] names, else the one beside the library
-    /// (or in `../bin`), else the one in PATH.
+    /// (or in `../bin`, or where a wheel puts it), else the one in PATH.
     ///
     /// # Errors
     ///
@@ -102,7 +102,8 @@ pub fn command_path() -> Result<PathBuf> {
     }
     let beside = library().into_iter().flat_map(|library| {
         let folder = library.parent().unwrap_or(Path::new("/")).to_path_buf();
-        [folder.join("lorentz"), folder.join("../bin/lorentz")]
+        // In a wheel, the library is in lib/pythonX.Y/site-packages/lorentz, and the command in bin.
+        ["lorentz", "../bin/lorentz", "../../../../bin/lorentz"].map(|path| folder.join(path))
     });
     let path = env::var_os("PATH").unwrap_or_default();
     let in_path = env::split_paths(&path).map(|folder| folder.join("lorentz"));
