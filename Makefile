@@ -1,10 +1,10 @@
 # Lorentz. `make help` lists the targets; the work is done in scripts/.
 
-.PHONY: help build web install uninstall wheel dist demo museum test bench scenarios study soak fuzz miri nightly lint docs clean
+.PHONY: help build web install uninstall wheel dist dist-try demo museum test bench scenarios study soak fuzz miri nightly lint docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 build: ## build the commands, the C libraries and the Python package, in target/release
 	@scripts/setup
@@ -24,8 +24,13 @@ wheel: ## build the Python package as a wheel, in target/wheels
 	@scripts/setup
 	@scripts/wheel
 
-dist: web ## make the packages, in build/dist
+dist: ## make the packages, in build/dist
+	@scripts/setup dist
+	@scripts/build --page --dist
 	@scripts/dist
+
+dist-try: ## install and use the packages of `make dist` in fresh roots of Debian 12 and 13; needs root
+	@scripts/dist-try $(ARGS)
 
 demo: build ## run real programs in virtual time and print what happened
 	@scripts/demo

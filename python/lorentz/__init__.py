@@ -13,8 +13,8 @@ very process at another time.
         slow = experiment.container(tdf=10)
         ...
 
-The package needs the `lorentz` command: in the path that the variable LORENTZ_COMMAND gives, or in
-PATH. The containers and experiments here are those that the command shows.
+The package uses the `lorentz` command that the variable LORENTZ_COMMAND names, or the one that came
+with it, or the one in PATH. The containers and experiments here are those that the command shows.
 
 Units: a `Duration` is seconds, or text such as "10ms". Results are in nanoseconds; their names end
 in `_ns`. A `Tdf` is real seconds per virtual second: a number, a Fraction, or text such as "1/3";
