@@ -14,6 +14,8 @@ use std::path::PathBuf;
 
 use lorentz_container::{is_name, Bind};
 use lorentz_control::{ClockOptions, CLOCK_OPTIONS};
+use lorentz_emulator::impair::Impairments;
+use lorentz_emulator::SwitchKind;
 use serde_saphyr::{Location, Spanned};
 
 use compute::{check_compute, check_parallel, NodeDefaults};
@@ -27,8 +29,6 @@ use crate::plan::{
 use crate::topology::{
     self, ClockKey, Isolation, Node, NodeCommand, NodeKind, State, TopologyError, TopologyFile,
 };
-use lorentz_emulator::impair::Impairments;
-use lorentz_emulator::SwitchKind;
 
 /// Greatest number of nodes. One process cannot serve more than so many well.
 const MAX_NODES: usize = 1_000;

@@ -18,6 +18,7 @@ use lorentz_container::{
     self as container, start_in_background, Container, MonitorKind, NewContainer, StateDir,
 };
 use lorentz_control::{Cgroup, Clock, ClockOptions, ClockSettings, HostNow};
+use lorentz_emulator::{Attachment, Emulator, StationId, SwitchId};
 use lorentz_experiment::{self as experiment, ComputeTime, Experiment};
 use nix::fcntl::Flock;
 use nix::sched::{setns, unshare, CloneFlags};
@@ -41,7 +42,6 @@ use crate::steps::{ExecPolicy, LinkCount, Step};
 use crate::tap;
 use crate::topology::{Isolation, TopologyFile};
 use crate::NetworkRefusal;
-use lorentz_emulator::{Attachment, Emulator, StationId, SwitchId};
 
 /// The namespaces that each node has of its own.
 const NODE_NAMESPACES: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWUTS);

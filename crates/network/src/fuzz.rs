@@ -4,6 +4,7 @@ use std::fmt::{Debug, Display};
 use std::path::Path;
 use std::str::{from_utf8, FromStr};
 
+use lorentz_emulator::units::{BitRate, Bytes, Delay, Probability};
 use lorentz_fuzz::{fuzz, fuzz_json};
 
 use crate::check;
@@ -11,7 +12,6 @@ use crate::import::{self, Format};
 use crate::ns2;
 use crate::plan::Endpoint;
 use crate::protocol::NetworkRequest;
-use lorentz_emulator::units::{BitRate, Bytes, Delay, Probability};
 
 const TOPOLOGY: &str = "\
 name: lab

@@ -10,7 +10,6 @@
 //! of the network. `Z_` is read and has no effect.
 
 use lorentz_clock::{Span, NANOS_PER_SEC};
-
 use lorentz_emulator::position::{Point, MAX_COORDINATE};
 
 use crate::mobility::Movement;

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use lorentz_clock::Span;
 use lorentz_container::{is_name, Bind};
 use lorentz_control::ClockOptions;
+use lorentz_emulator::impair::Impairments;
+use lorentz_emulator::SwitchKind;
 use lorentz_experiment::ComputeTime;
 use serde::{Deserialize, Serialize};
 
 use crate::mobility::MobilityPlan;
 use crate::topology::Isolation;
-use lorentz_emulator::impair::Impairments;
-use lorentz_emulator::SwitchKind;
 
 /// Default of [`NetworkPlan::layer_size`].
 pub const DEFAULT_LAYER_SIZE: u64 = 64 << 20;

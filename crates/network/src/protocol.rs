@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use lorentz_emulator::impair::Impairments;
+use lorentz_emulator::Counts;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Endpoint;
-use lorentz_emulator::impair::Impairments;
-use lorentz_emulator::Counts;
 
 /// A request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

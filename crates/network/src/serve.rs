@@ -20,6 +20,7 @@ use std::path::Path;
 use lorentz_clock::{Pace, Snapshot, Span, VirtualInstant};
 use lorentz_container::StateDir;
 use lorentz_control::Clock;
+use lorentz_emulator::{Emulator, LinkId, Side, StationId, SwitchId, SwitchKind};
 use lorentz_experiment::Experiment;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
@@ -33,7 +34,6 @@ use crate::protocol::{
     DirectionStatus, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest, NetworkStatus,
     NodeStatus, ScheduledChange,
 };
-use lorentz_emulator::{Emulator, LinkId, Side, StationId, SwitchId, SwitchKind};
 
 pub(crate) use clients::Port;
 use clients::{ConnectedClient, Receivers, FIRST_STATION_TOKEN};

@@ -9,14 +9,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use lorentz_control::with_clock_options;
+use lorentz_emulator::impair::{Impairments, JitterOption, LossOption, Queue};
+use lorentz_emulator::units::{BitRate, Delay, Probability};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 pub use serde_saphyr::{Location, Spanned};
 use thiserror::Error;
-
-use lorentz_emulator::impair::{Impairments, JitterOption, LossOption, Queue};
-use lorentz_emulator::units::{BitRate, Delay, Probability};
 
 /// An error in a topology file, with its place.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

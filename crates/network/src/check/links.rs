@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use lorentz_emulator::SwitchKind;
 use serde_saphyr::{Location, Spanned};
 
 use super::error::{refuse, shown, PlanError};
 use crate::plan::{Endpoint, LinkPlan, NetworkPlan};
 use crate::topology::{Link, NodeKind, State, TopologyFile};
-use lorentz_emulator::SwitchKind;
 
 /// The default MTU.
 const DEFAULT_MTU: u32 = 1_500;

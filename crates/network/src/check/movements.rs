@@ -6,10 +6,10 @@ use std::io::Read;
 use std::path::Path;
 
 use lorentz_clock::Span;
+use lorentz_emulator::position::{Point, MAX_COORDINATE};
 use serde_saphyr::Spanned;
 
 use super::error::{refuse, shown, PlanError};
-use lorentz_emulator::position::{Point, MAX_COORDINATE};
 
 use crate::mobility::{MobilityScript, Movement, Waypoint, DEFAULT_REFRESH};
 use crate::ns2;

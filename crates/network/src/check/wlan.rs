@@ -1,12 +1,12 @@
 //! Wireless LANs: their radio, and their members.
 
+use lorentz_emulator::SwitchKind;
 use serde_saphyr::Location;
 use serde_saphyr::Spanned;
 
 use super::error::{refuse, PlanError};
 use crate::plan::{LinkPlan, NetworkPlan};
 use crate::topology::{Link, Node, NodeKind, TopologyFile};
-use lorentz_emulator::SwitchKind;
 
 /// Greatest range, in the unit of positions.
 const MAX_RANGE: f64 = 1e9;

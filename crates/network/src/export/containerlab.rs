@@ -1,10 +1,10 @@
 //! Topologies of containerlab.
 
+use lorentz_emulator::impair::Impairments;
 use serde_json::{json, Map, Value};
 
 use super::elements::{mac_text, other_kind};
 use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
-use lorentz_emulator::impair::Impairments;
 
 /// The image of nodes without one. containerlab has no node without an image.
 const IMAGE: &str = "docker.io/library/debian:stable";

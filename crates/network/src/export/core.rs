@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::elements::{is_router, leave_out_rare, loss_percent, mac_text, other_sysctls};
-use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
 use lorentz_emulator::impair::{Discipline, Impairments};
 use lorentz_emulator::SwitchKind;
+
+use super::elements::{is_router, leave_out_rare, loss_percent, mac_text, other_sysctls};
+use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
 
 /// A service of CORE from its version 6.1 on that runs a script, and the name of the script. The scenario has the script's text.
 const SCRIPT_SERVICE: &str = "StaticRoute";

@@ -1,8 +1,9 @@
 //! Elements of a network, as several formats write them.
 
-use crate::plan::{LinkPlan, NodePlan};
 use lorentz_emulator::impair::{Discipline, Distribution, Impairments, LossOption};
 use lorentz_emulator::SwitchKind;
+
+use crate::plan::{LinkPlan, NodePlan};
 
 /// Notes the impairments that are not among those of netem, or that netem would do in another way, and queues whose discipline is
 /// none of `disciplines`.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use lorentz_clock::Span;
+use lorentz_emulator::impair::{Discipline, Impairments};
+use lorentz_emulator::SwitchKind;
 
 use super::elements::{is_router, leave_out_rare, loss_percent, mac_text, other_kind};
 use crate::plan::{LinkPlan, NetworkPlan, NodePlan};
-use lorentz_emulator::impair::{Discipline, Impairments};
-use lorentz_emulator::SwitchKind;
 
 /// Length of the longest name of a network interface.
 const MAX_INTERFACE_NAME: usize = 15;

@@ -8,10 +8,11 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
+use lorentz_emulator::impair::Impairments;
+
 use crate::plan::{Endpoint, NetworkPlan};
 use crate::protocol::NetworkStatus;
 use layout::{Point, Rect};
-use lorentz_emulator::impair::Impairments;
 
 const MARGIN: f64 = 30.0;
 const BOX_HEIGHT: f64 = 34.0;

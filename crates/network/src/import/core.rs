@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lorentz_emulator::impair::Impairments;
 use roxmltree::{Attribute, Document, Node as Element};
 use serde_saphyr::Spanned;
 
@@ -9,7 +10,6 @@ use super::draft::{link, plain_name, Draft, Numbers, Position, Read};
 use super::services::{self, Files, Routing, Style, Wanted};
 use super::wlan;
 use crate::topology::{Link, Node, NodeKind};
-use lorentz_emulator::impair::Impairments;
 
 /// Elements of a scenario that only say where and how it was drawn and written.
 const DRAWN: [&str; 3] = ["session_origin", "session_metadata", "session_options"];

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use lorentz_clock::Span;
+use lorentz_emulator::impair::{Jitter, JitterOption, LossOption, Queue};
+use lorentz_emulator::units::{BitRate, Delay, Probability};
 use serde::de::value::{Error as PlainError, MapDeserializer};
 use serde::{Deserialize, Serialize};
 use serde_saphyr::{Location, Spanned};
@@ -11,8 +13,6 @@ use serde_saphyr::{Location, Spanned};
 use crate::topology::{
     self, Isolation, Link, Node, NodeCommand, NodeKind, TopologyError, TopologyFile,
 };
-use lorentz_emulator::impair::{Jitter, JitterOption, LossOption, Queue};
-use lorentz_emulator::units::{BitRate, Delay, Probability};
 
 pub(super) const LAB_CONF: &str = "lab.conf";
 

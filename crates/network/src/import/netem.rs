@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::iter::Peekable;
 use std::str::SplitWhitespace;
 
-use serde_saphyr::Spanned;
-
-use crate::topology::TopologyFile;
 use lorentz_emulator::impair::{
     Distribution, Impairments, Jitter, JitterOption, LossOption, Queue,
 };
 use lorentz_emulator::units::{BitRate, Delay, Probability};
+use serde_saphyr::Spanned;
+
+use crate::topology::TopologyFile;
 
 /// Takes the lines out of each node's `exec`, and gives what they say to the frames that the interface sends.
 pub(super) fn take(file: &mut TopologyFile) {

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use lorentz_clock::Span;
+use lorentz_emulator::impair::Impairments;
+use lorentz_emulator::units::{BitRate, Delay};
 
 use super::draft::{Draft, Numbers, Position, Read};
 use crate::check::script_text;
 use crate::ns2;
 use crate::topology::{Radio, ScriptFile};
-use lorentz_emulator::impair::Impairments;
-use lorentz_emulator::units::{BitRate, Delay};
 
 /// Keys of the basic range model, in the order in which the oldest files give their values.
 pub(super) const BASIC_RANGE: [&str; 5] = ["range", "bandwidth", "jitter", "delay", "error"];

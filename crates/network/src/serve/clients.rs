@@ -6,13 +6,13 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
 use lorentz_clock::{Snapshot, VirtualInstant};
+use lorentz_emulator::StationId;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use crate::capture::{self, CaptureDirection};
 use crate::lateness::Histogram;
 use crate::plan::Endpoint;
 use crate::tap::Tap;
-use lorentz_emulator::StationId;
 
 /// Most bytes that a capture's reader may be behind. A capture beyond that ends: frames missing in its middle would go unnoticed.
 const MAX_CAPTURE_BACKLOG: usize = 256 << 20;

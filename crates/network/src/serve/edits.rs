@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use lorentz_clock::VirtualInstant;
 use lorentz_container::StateDir;
+use lorentz_emulator::{Attachment, Emulator, LinkId, StationId, SwitchId};
 use nix::sched::{setns, CloneFlags};
 use nix::sys::epoll::Epoll;
 
@@ -20,7 +21,6 @@ use crate::node::{make_interface, network_namespace, node_status};
 use crate::plan::{ChangePlan, Endpoint, LinkPlan, NetworkPlan, NodePlan};
 use crate::protocol::{NodeStatus, Replacement};
 use crate::tap::Tap;
-use lorentz_emulator::{Attachment, Emulator, LinkId, StationId, SwitchId};
 
 /// The emulator's numbers of the switches of a plan by which it was made.
 pub(super) fn numbered(plan: &NetworkPlan) -> BTreeMap<String, SwitchId> {

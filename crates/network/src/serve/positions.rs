@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use lorentz_clock::Span;
-
-use super::clients::Port;
 use lorentz_emulator::position::Point;
 use lorentz_emulator::{Emulator, StationId, SwitchKind};
 
+use super::clients::Port;
 use crate::mobility::Motion;
 use crate::plan::{LinkPlan, NetworkPlan};
 use crate::protocol::WlanStatus;

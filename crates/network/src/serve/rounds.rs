@@ -14,6 +14,7 @@ use anyhow::Context;
 use lorentz_clock::{Pace, Snapshot, Span, VirtualInstant};
 use lorentz_container::StateDir;
 use lorentz_control::Clock;
+use lorentz_emulator::{Frame, StationId};
 use lorentz_experiment::Experiment;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
@@ -23,7 +24,6 @@ use crate::plan::Endpoint;
 use crate::protocol::{LinkChange, Replacement, RoundsStatus};
 use crate::tap::Tap;
 use crate::timestamps::FrameTimestamps;
-use lorentz_emulator::{Frame, StationId};
 
 /// Greatest number of jumps that a node's clock makes before the emulator takes the node's frames. The clock page remembers some 50
 /// pieces; from those the emulator computes when a frame was sent.

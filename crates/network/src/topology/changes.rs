@@ -3,8 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use super::{without_layer, Isolation, Link, NodeCommand, NodeKind, Spanned, TopologyFile};
 use lorentz_emulator::units::Delay;
+
+use super::{without_layer, Isolation, Link, NodeCommand, NodeKind, Spanned, TopologyFile};
 
 impl TopologyFile {
     /// Removes all images: nodes run the programs of the host's files. A node waits where the command for its image is not there.

@@ -1,12 +1,12 @@
 //! Links of an `.imn` file.
 
+use lorentz_emulator::impair::Impairments;
 use serde_saphyr::Spanned;
 
 use super::station::Station;
 use crate::import::draft::{link, Draft, Numbers, Position, Read};
 use crate::import::tcl::{pairs, short, value_of, words, Word};
 use crate::topology::Link;
-use lorentz_emulator::impair::Impairments;
 
 pub(super) fn read_link(
     draft: &mut Draft,

@@ -5,6 +5,8 @@ mod values;
 
 use std::collections::BTreeMap;
 
+use lorentz_emulator::impair::Impairments;
+use lorentz_emulator::units::BitRate;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
@@ -16,8 +18,6 @@ use super::json_text::{dedent, escape_line_breaks};
 use super::services::{self, Routing, Style, Translation, Wanted};
 use super::wlan;
 use crate::topology::{self, Node, NodeKind, Radio};
-use lorentz_emulator::impair::Impairments;
-use lorentz_emulator::units::BitRate;
 use station::{default_routes, exec, make_dangling, read_interfaces, Station};
 use values::{is_on, list, text, Settings};
 
