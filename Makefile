@@ -29,7 +29,7 @@ dist: ## make the packages, in build/dist
 	@scripts/build --page --dist
 	@scripts/dist
 
-dist-try: ## install and use the packages of `make dist` in fresh roots of Debian 12 and 13; needs root
+dist-try: ## install and use the packages of `make dist` in fresh roots of Debian 12, 13 and Ubuntu 24.04; needs root
 	@scripts/dist-try $(ARGS)
 
 demo: build ## run real programs in virtual time and print what happened
