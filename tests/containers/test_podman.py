@@ -9,7 +9,7 @@ import time
 
 import pytest
 from framework import lorentz, needs
-from framework.containers import wait
+from framework.containers import Podman, wait
 from framework.oracle import HostNoise
 
 SLEEPER = ("sleep", "100000000")
@@ -169,6 +169,14 @@ def test_a_pod_has_one_clock(podman):
             assert lorentz.json_of("time", ids[1])["state"] == "running"
     finally:
         podman.call("pod", "rm", "--force", "--time", "0", "pod", check=False)
+
+
+def test_the_end_of_another_session_spares_this_one(podman):
+    """Tests run in sessions side by side, each with a podman that is reset at its end."""
+    with podman.background("sleep", "1000") as name:
+        Podman().close()
+        assert podman.call("ps", "--format", "{{.Names}}").stdout.split() == [name]
+        assert podman.call("exec", name, "echo", "there").stdout == "there\n"
 
 
 def test_nothing_is_left_of_podmans_containers(podman):

@@ -251,6 +251,8 @@ class Podman:
             'default_ulimits = ["nofile=1024:1024","nproc=1024:1024"]\n'
             "[engine]\n"
             'cgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "lorentz"\n'
+            # All podmans of this machine share these else, and `system reset` removes them.
+            f'tmp_dir = "{self.folder / "libpod"}"\nlock_type = "file"\n'
             "[engine.runtimes]\n"
             f'lorentz = ["{wrapper}"]\nrunc = ["/usr/sbin/runc"]\n'
         )
