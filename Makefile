@@ -20,8 +20,8 @@ install: build ## install them in PREFIX (/usr/local); DESTDIR before it
 uninstall: ## remove from PREFIX the files that `make install` puts there
 	@scripts/install --uninstall
 
-wheel: ## build the Python package as a wheel, in target/wheels
-	@scripts/setup
+wheel: build ## build the Python package as a wheel, in target/wheels
+	@scripts/setup dist
 	@scripts/wheel
 
 dist: ## make the packages, in build/dist
