@@ -8,7 +8,6 @@ use std::process::Command;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rustc-link-arg-bins=-no-pie");
-    println!("cargo:rustc-link-arg-bins=-Wl,--icf=all");
     println!("cargo:rerun-if-env-changed=LORENTZ_COMMIT");
     let given = std::env::var("LORENTZ_COMMIT").ok().filter(|commit| !commit.is_empty());
     let commit = given.or_else(|| {
