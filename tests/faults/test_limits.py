@@ -107,6 +107,18 @@ def test_a_hard_limit_is_raised_or_named(limit, unprivileged):
     assert HARD[limit] in done.stderr
 
 
+def test_address_space_is_named_where_a_program_joins_a_clock():
+    if may_raise():
+        pytest.skip("this user may raise hard limits")
+    with Inside("sleep", "1000") as running:
+        running.wait_until_shown()
+        start = lorentz.session.command()
+        for words in (["exec", running.name], ["run", "--clock", running.name]):
+            done = limited("-v 19000", *start, *words, "--", "true")
+            assert done.returncode == 125, done
+            assert len(done.stderr.splitlines()) == 1 and "ulimit -v" in done.stderr, done.stderr
+
+
 @USERS
 @pytest.mark.parametrize("limit", ["-f 0", "-f 1"])
 def test_commands_that_write_no_file_work_under_a_file_size_limit(limit, unprivileged):

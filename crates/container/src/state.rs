@@ -134,7 +134,6 @@ impl StateDir {
             false => Mechanism::Shim,
         };
         self.build(new, None, mechanism, |clock| {
-            limits::check_address_space()?;
             limits::check_file_size(file::LEN as u64)?;
             change_pipe::make(clock)?;
             Clock::create(clock, settings).map(drop)
@@ -149,7 +148,6 @@ impl StateDir {
     pub fn create_from(&self, new: &NewContainer, clock: &[u8]) -> Result<Container, StateError> {
         let _lock = self.lock()?;
         self.build(new, None, Mechanism::Shim, |path| {
-            limits::check_address_space()?;
             limits::check_file_size(file::LEN as u64)?;
             change_pipe::make(path)?;
             let mut options = fs::OpenOptions::new();
@@ -257,6 +255,7 @@ impl StateDir {
         let command = new.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let dir = self.root.path.join(UNFINISHED);
         let build = || -> io::Result<ContainerRecord> {
+            limits::check_address_space()?;
             self.clear_unfinished_locked()?;
             DirBuilder::new().mode(0o700).create(&dir)?;
             make_clock(&dir.join("clock"))?;

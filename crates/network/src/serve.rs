@@ -254,12 +254,17 @@ impl EventLoop {
             return Ok(());
         }
         let Some(round) = self.rounds.as_mut().and_then(Rounds::finish) else { return Ok(()) };
-        for SentFrame { at, station, frame } in round.sent {
-            // A change due at the end of the round comes before the frames of that instant, as it does without rounds.
-            self.advance(at);
+        let mut sent = round.sent.into_iter().peekable();
+        while let Some(SentFrame { at, station, frame }) = sent.next_if(|one| one.at < round.end) {
+            self.deliver(at);
             self.emulator.send(station, frame, at);
         }
+        // A change comes before the frames of its instant, as it does without rounds. No round goes beyond one.
         self.advance(round.end);
+        for SentFrame { at, station, frame } in sent {
+            self.emulator.send(station, frame, at);
+        }
+        self.deliver(round.end);
         for (token, change) in round.changes {
             let answer = self.carry_out(&change, round.end);
             self.send_answer(token, &answer);

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use lorentz_control::{processes, Cgroup, CgroupPlace, Clock};
+use lorentz_inject::limits;
 
 use super::record::{Bundle, Mechanism, Monitor, MonitorKind};
 use super::{clear, file_error, Container, ContainerRecord, Liveness, StateDir, DOOMED};
@@ -267,6 +268,8 @@ impl Container {
     }
 
     pub(super) fn enter_locked(&self, kind: MonitorKind) -> Result<Container, StateError> {
+        limits::check_address_space()
+            .map_err(|error| file_error(&self.state.record_path(self.name()), error))?;
         let mut container = self.state.container(self.name())?;
         let me = Monitor::current(kind).map_err(|e| file_error(Path::new("/proc/self/stat"), e))?;
         container.record.monitors.retain(|monitor| monitor.pid != me.pid);
