@@ -43,6 +43,8 @@ BESIDE = -1.0
 #: rate, seconds away.
 RUNS = [("1", 0), ("1", 4), ("2", 4), ("10", 4), ("1/10", 1), ("1", BESIDE)]
 IDS = [f"{rate}-{'beside' if away == BESIDE else f'{away}s'}" for rate, away in RUNS]
+#: Period of the timers that repeat, virtual s.
+PERIOD = 0.25
 #: Latest end after the deadline, real s.
 LATE = 0.005
 
@@ -133,4 +135,6 @@ def test_a_repeating_timer_keeps_its_phase(kind, rate, away):
         (phase,) = [line for line in lines if line.says({"ev": "phase", "kind": kind})]
         assert phase["count"] >= length(rate) * 4
         assert (phase["early"], phase["lost"]) == (0, 0)
+        # Only a machine that was as late as that is behind three times in a row.
+        assert phase["behind"] * PERIOD / float(Fraction(rate)) < LATE + noise
         assert phase["late"] / float(Fraction(rate)) < LATE + noise

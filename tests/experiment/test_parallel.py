@@ -46,8 +46,16 @@ def test_two_tasks_get_two_processors_for_each_virtual_second():
         experiment.synchronize()
         experiment.start()
         experiment.advance(0.01)
+        before = experiment.status()
         status = check_shares(experiment, shares, 0.6)
         assert [one["perceived_overshoot_ns"] for one in status["containers"]] == [0, 0]
+        # Wanted is counted for each processor: two at TDF 2 are four times one at TDF 1.
+        wanted = {
+            each.name: experiment.member(each, status)["cpu_wanted_ns"]
+            - experiment.member(each, before)["cpu_wanted_ns"]
+            for each in (both, single)
+        }
+        assert 3 < wanted[both.name] / wanted[single.name] < 5
 
 
 @needs_two

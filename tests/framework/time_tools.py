@@ -31,6 +31,13 @@ NEEDS = {"freezegun": "freezegun", "time-machine": "time_machine"}
 #: Starts a program whose whole life libfaketime changes. It has no block.
 FAKETIME = ("faketime", "2038-01-19 00:00:00")
 #: The same for other probes: a time that stands, and a rate.
+#: libfaketime names files of /dev/shm after process ids, fails where one is there, and leaves them
+#: where it is killed. Here it has a /dev/shm of its own.
+_NAMESPACES = ("--mount",) if os.geteuid() == 0 else ("--user", "--map-root-user", "--mount")
+OWN_SHM = (
+    *("unshare", *_NAMESPACES, "sh", "-c"),
+    *('mount -t tmpfs -o mode=1777 none /dev/shm && exec "$@"', "sh"),
+)
 _STANDS = ("faketime", "-f", "2038-01-19 00:00:00")
 FAKETIME_OF = {
     **dict.fromkeys(("monotonic-stands", "asyncio", "wait"), _STANDS),
@@ -71,7 +78,7 @@ def cell(tool: str, probe: str) -> str | None:
     if (tool, probe) == ("libfaketime", "wait-follows"):
         # Its file of settings is read every ten seconds.
         return None
-    launcher = FAKETIME_OF.get(probe, FAKETIME) if tool == "libfaketime" else ()
+    launcher = (*OWN_SHM, *FAKETIME_OF.get(probe, FAKETIME)) if tool == "libfaketime" else ()
     command = [*launcher, sys.executable, PROGRAM, tool, probe]
     environment = suites.environment(POSTGRES=folder or "", TZ="UTC")
     # Without a buffer, so that the first line alone is read before the rest.

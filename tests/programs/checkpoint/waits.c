@@ -5,9 +5,10 @@
  *
  * prints {"ev":"ready"} when all wait, and for each {"ev":"done","kind":...,"elapsed":seconds,"err":errno} by its own CLOCK_MONOTONIC.
  * Repeating timers print how far they have been from their phase, as a distance that three expiries in a row have at least:
- * {"ev":"phase","kind":...,"late":seconds,"count":n,"early":n,"lost":n}. A machine that is late is late with one of them, a wrong
+ * {"ev":"phase","kind":...,"late":seconds,"count":n,"early":n,"behind":n,"lost":n}. A machine that is late is late with one of them, a wrong
  * phase with all. `count` is at least the number of expiries in SECONDS. `early` is how often it was more than the clock says,
- * `lost` how many it stays short of by the clock: an expiry that was lost never comes, one that is late comes with a later one.
+ * `behind` how many it was short of by the clock, three times in a row, `lost` how many it stays short of: an expiry that was lost never
+ * comes, one that is late comes with a later one.
  */
 #include "../lt.h"
 #include <linux/futex.h>
@@ -189,18 +190,20 @@ static lt_ns least(const lt_ns three[3])
 /* `next` waits for the timer and returns the number of expiries since the last: more than one after a pause of the machine. */
 static void phase(const char *kind, lt_ns begun, int (*next)(void *), void *data)
 {
-	lt_ns late = 0, lost = 0, off[3] = { 0 };
+	lt_ns late = 0, behind = 0, lost = 0, off[3] = { 0 }, missing[3] = { 0 };
 	int count = 0, waits = 0, more = 0, early = 0;
 	while (count < nominal / PERIOD || (lost > 0 && more++ < MORE_WAITS)) {
 		count += next(data);
 		lt_ns passed = lt_now(CLOCK_MONOTONIC) - begun;
-		off[waits++ % 3] = passed % PERIOD;
 		lost = passed / PERIOD - count;
+		off[waits % 3] = passed % PERIOD;
+		missing[waits++ % 3] = lost;
 		early += lost < 0;
 		late = greater(late, least(off));
+		behind = greater(behind, least(missing));
 	}
-	lt_emit("phase", ",\"kind\":\"%s\",\"late\":%.9f,\"count\":%d,\"early\":%d,\"lost\":%lld", kind, late / 1e9, count, early,
-		lost);
+	lt_emit("phase", ",\"kind\":\"%s\",\"late\":%.9f,\"count\":%d,\"early\":%d,\"behind\":%lld,\"lost\":%lld", kind, late / 1e9,
+		count, early, behind, lost);
 }
 
 static int next_fd(void *data)
