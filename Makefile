@@ -1,16 +1,16 @@
 # Lorentz. `make help` lists the targets; the work is done in scripts/.
 
-.PHONY: help build web install uninstall wheel dist dist-try demo museum test bench scenarios study soak fuzz miri nightly lint docs clean
+.PHONY: help build web install uninstall wheel dist dist-try dist-reproduce demo museum test kernels bench scenarios study soak fuzz miri nightly lint docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 build: ## build the commands, the C libraries and the Python package, in target/release
 	@scripts/setup
 	@scripts/build
 
-web: ## as build, and lorentz-web with its page
+web: ## as build, and lorentz-web with its page, and lorentz-agent for several hosts
 	@scripts/setup web
 	@scripts/build --page
 
@@ -21,7 +21,7 @@ uninstall: ## remove from PREFIX the files that `make install` puts there
 	@scripts/install --uninstall
 
 wheel: build ## build the Python package as a wheel, in target/wheels
-	@scripts/setup dist
+	@scripts/setup wheel
 	@scripts/wheel
 
 dist: ## make the packages, in build/dist
@@ -31,6 +31,10 @@ dist: ## make the packages, in build/dist
 
 dist-try: ## install and use the packages of `make dist` in fresh roots of Debian 12, 13 and Ubuntu 24.04; needs root
 	@scripts/dist-try $(ARGS)
+
+dist-reproduce: ## build programs and packages in two directories, and compare them byte by byte
+	@scripts/setup dist
+	@scripts/dist-reproduce $(ARGS)
 
 demo: build ## run real programs in virtual time and print what happened
 	@scripts/demo
@@ -64,6 +68,11 @@ study: ## measure what virtual time costs, beside others; writes docs/study.md (
 	@scripts/setup test
 	@scripts/build
 	@benches/study.py $(ARGS)
+
+kernels: ## run a hundred of the tests on kernels of Debian 12 and 13, emulated (ARGS=6.1 one of them); needs root
+	@scripts/setup kernels
+	@scripts/build --page
+	@scripts/kernels $(ARGS)
 
 soak: ## run the tests that take hours
 	@scripts/setup test

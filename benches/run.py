@@ -5,7 +5,8 @@ Writes the samples as JSON to build/bench/, the table to docs/performance.md and
 experiments to docs/experiments.md. With --quick it only writes the JSON and prints the table.
 docs/performance.md stays as it is unless all of its suites ran, or --rows asks for the rows of
 those that ran. `experiments-45000` takes long and raises limits of the kernel meanwhile: it runs
-only if named. So do `timers`, `bandwidth` and `checkpoint`, which rewrite their pages in docs.
+only if named. So do `timers`, `bandwidth`, `checkpoint` and `scale`, which rewrite their pages in
+docs.
 LORENTZ=PATH measures another build than target/release/lorentz.
 """
 
@@ -28,6 +29,7 @@ import machine
 import many
 import programs
 import report
+import scale
 import servers
 import skip
 import suites
@@ -57,7 +59,12 @@ EXPERIMENTS = {
     "experiments-45000": experiments.experiments_45000,
 }
 #: Suites that run only if named; each rewrites a page of its own.
-PAGES = {"timers": timers.run, "bandwidth": bandwidth.run, "checkpoint": checkpoint.run}
+PAGES = {
+    "timers": timers.run,
+    "bandwidth": bandwidth.run,
+    "checkpoint": checkpoint.run,
+    "scale": scale.run,
+}
 ALL = {**SUITES, **EXPERIMENTS, **PAGES}
 
 SOURCES = ROOT / "benches/c"

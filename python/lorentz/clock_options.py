@@ -40,7 +40,7 @@ class ClockOptions(TypedDict, total=False):
     trap_tsc: bool
     #: Leave the code of programs as it is: each call that concerns time is trapped
     no_rewrite: bool
-    #: Use the clock of this container instead of a new one
+    #: Use the clock of this container instead of a new one; cluster/NAME: one that hosts share
     clock: str
 
 

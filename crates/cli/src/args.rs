@@ -12,6 +12,7 @@ use lorentz_experiment::ComputeTime;
 use crate::bandwidth_args::Bandwidth;
 use crate::checkpoint_args::{CheckpointArgs, MigrateArgs, ReceiveArgs, RestoreArgs};
 use crate::clock_args::ClockArgs;
+use crate::cluster_args::ClusterArgs;
 use crate::edit_args::NodeVerb;
 use crate::experiment_args::ExperimentArgs;
 use crate::generate_args::GenerateVerb;
@@ -41,9 +42,9 @@ Exit status:
 
 /// Groups of verbs in the order of `lorentz --help`.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Containers", &["run", "attach", "exec", "ps", "top", "time", "why", "adopt", "rm"]),
+    ("Containers", &["run", "attach", "detach", "exec", "ps", "top", "time", "why", "adopt", "rm"]),
     ("Checkpoints", &["checkpoint", "restore", "migrate"]),
-    ("Clock", &["dilate", "freeze", "unfreeze", "leap", "step", "skip"]),
+    ("Clock", &["dilate", "freeze", "unfreeze", "leap", "step", "skip", "cluster"]),
     ("Experiments", &["experiment"]),
     (
         "Networks",
@@ -114,6 +115,11 @@ pub enum Verb {
     /// Its waits in progress and armed timers follow the new clock too. An attach cannot be undone; a clock at rate 1 does
     /// no harm. It needs the rights of a debugger.
     Attach(AttachArgs),
+    /// Give a container's programs the host's time back
+    ///
+    /// Their clocks show what the host's show, from now on. Refused where their CLOCK_MONOTONIC is ahead of the host's: that clock
+    /// never goes back. The programs stay in the container, and its clock can be changed again.
+    Detach(LookAt),
     /// Run one more program in a container, on its clock
     Exec(Exec),
     /// Save a container in a directory, and end its programs
@@ -182,6 +188,11 @@ pub enum Verb {
     /// When every task of a container waits, the clock jumps to the next deadline. It never jumps past an answer that may
     /// still come from outside the container.
     Skip(Skip),
+    /// Keep one clock on several hosts
+    ///
+    /// All hosts follow one record in etcd. A change is published for an instant to come, so that it takes effect on every host at
+    /// once. Programs come onto the clock by 'lorentz run --clock cluster/NAME'.
+    Cluster(ClusterArgs),
     /// Run many containers in one virtual time, on few processors
     ///
     /// Their clocks advance together in rounds, although they share too few processors. Each has its own TDF.

@@ -49,12 +49,26 @@ fn command_with_names() -> clap::Command {
     let mut command = Cli::command();
     // Verbs define their arguments when they are built.
     command.build();
-    with_names(command, false)
+    with_names(command, Subject::Containers)
 }
 
-fn with_names(command: clap::Command, of_experiments: bool) -> clap::Command {
-    let of_experiments = of_experiments || command.get_name() == "experiment";
-    let is_removal = command.get_name() == "rm" && !of_experiments;
+/// The things that a verb's NAME is one of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Containers,
+    Experiments,
+    /// Clocks of clusters, whose names only the store knows.
+    Clusters,
+}
+
+fn with_names(command: clap::Command, subject: Subject) -> clap::Command {
+    let subject = match command.get_name() {
+        "experiment" => Subject::Experiments,
+        "cluster" => Subject::Clusters,
+        _ => subject,
+    };
+    let is_removal = command.get_name() == "rm" && subject == Subject::Containers;
+    let of_experiments = subject == Subject::Experiments;
     let command = command.mut_args(|arg| match names_for(&arg, of_experiments, is_removal) {
         Some(names) => arg.add(ArgValueCandidates::new(move || {
             names().into_iter().map(CompletionCandidate::new).collect::<Vec<_>>()
@@ -63,7 +77,7 @@ fn with_names(command: clap::Command, of_experiments: bool) -> clap::Command {
     });
     let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().into()).collect();
     verbs.into_iter().fold(command, |command, verb| {
-        command.mut_subcommand(verb, |verb| with_names(verb, of_experiments))
+        command.mut_subcommand(verb, |verb| with_names(verb, subject))
     })
 }
 

@@ -168,7 +168,7 @@ mod tests {
         ("step web --by 1s --to @5", "--by and --to exclude each other: give one of them"),
         ("time", "expected NAME|PID; '--help' tells more"),
         ("ps web", "web: not accepted here; '--help' lists what is"),
-        ("dance", "dance: no such command; expected one of run, attach, exec, checkpoint"),
+        ("dance", "dance: no such command; expected one of run, attach, detach, exec"),
         ("dilat", "dilat: no such command; did you mean dilate? expected one of run, attach"),
         ("", "a command is missing; expected one of run, attach"),
         ("experiment dance", "dance: no such command; expected one of create, add, populate"),

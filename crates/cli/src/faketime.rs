@@ -50,9 +50,31 @@ pub fn is_meant(words: &[OsString]) -> bool {
 ///
 /// One line that names the word, and what is accepted.
 pub fn translate(words: &[OsString]) -> Result<Words, String> {
-    let specification = env::var("FAKETIME").ok().or_else(file_of_a_specification);
+    let specification = of_variables()?;
     let host = HostNow::read().map_err(|error| format!("the host's clocks: {error}"))?;
     translate_at(words, specification, host.wall)
+}
+
+/// A start and a pace in libfaketime's own format.
+struct Specification {
+    text: String,
+    /// Whether its date is a number of seconds since 1970.
+    in_seconds: bool,
+}
+
+/// The specification of FAKETIME or of FAKETIME_TIMESTAMP_FILE. FAKETIME_FMT is the format of its date.
+fn of_variables() -> Result<Option<Specification>, String> {
+    let Some(text) = env::var("FAKETIME").ok().or_else(file_of_a_specification) else {
+        return Ok(None);
+    };
+    let in_seconds = match env::var("FAKETIME_FMT").as_deref() {
+        Ok("%s") => true,
+        Err(_) | Ok("%Y-%m-%d %T") => false,
+        Ok(other) => {
+            return Err(format!("FAKETIME_FMT={other}: not accepted; expected %s or '%Y-%m-%d %T'"))
+        }
+    };
+    Ok(Some(Specification { text, in_seconds }))
 }
 
 /// The first line of the file that FAKETIME_TIMESTAMP_FILE names.
@@ -63,7 +85,7 @@ fn file_of_a_specification() -> Option<String> {
 
 fn translate_at(
     words: &[OsString],
-    specification: Option<String>,
+    specification: Option<Specification>,
     now: WallTime,
 ) -> Result<Words, String> {
     let mut rest = words.iter().skip(1);
@@ -94,11 +116,14 @@ fn translate_at(
     };
     let Some(first) = first else { return Ok(Words::Usage(USAGE)) };
     let (mut flags, program) = match specification {
-        Some(text) => (read_specification(&text, now)?, Some(first)),
+        Some(specification) => (read_specification(&specification, now)?, Some(first)),
         None => {
             let text = first.to_str().ok_or("TIMESTAMP: expected text")?;
             let flags = match advanced {
-                true => read_specification(text, now)?,
+                true => {
+                    let text = text.to_string();
+                    read_specification(&Specification { text, in_seconds: false }, now)?
+                }
                 false => vec![format!("--at={}", read_date(text, now)?)],
             };
             (flags, rest.next())
@@ -121,7 +146,15 @@ fn read_date(text: &str, now: WallTime) -> Result<WallTime, String> {
 }
 
 /// Reads libfaketime's own format, after its manual page: a point or an offset, and a speed or a cost of each look.
-fn read_specification(text: &str, now: WallTime) -> Result<Vec<String>, String> {
+fn read_specification(specification: &Specification, now: WallTime) -> Result<Vec<String>, String> {
+    let Specification { text, in_seconds } = specification;
+    let read_date = |text: &str| match (*in_seconds, text.parse()) {
+        (true, Ok(secs)) => Ok(WallTime { secs, nanos: 0 }),
+        (true, Err(_)) => {
+            Err(format!("{text}: expected seconds since 1970, for FAKETIME_FMT is %s"))
+        }
+        (false, _) => read_date(text, now),
+    };
     let (start, pace) = match text.trim().rsplit_once([' ', '\t']) {
         Some((start, pace)) if pace.starts_with(['x', 'i']) => (start.trim(), Some(pace)),
         _ => (text.trim(), None),
@@ -129,7 +162,7 @@ fn read_specification(text: &str, now: WallTime) -> Result<Vec<String>, String> 
     let mut flags = Vec::new();
     let stands = match start.strip_prefix('@') {
         Some(date) => {
-            flags.push(format!("--at={}", read_date(date, now)?));
+            flags.push(format!("--at={}", read_date(date)?));
             false
         }
         None if start.starts_with(['+', '-']) => {
@@ -144,7 +177,7 @@ fn read_specification(text: &str, now: WallTime) -> Result<Vec<String>, String> 
             ))
         }
         None => {
-            flags.push(format!("--at={}", read_date(start, now)?));
+            flags.push(format!("--at={}", read_date(start)?));
             true
         }
     };
@@ -184,7 +217,9 @@ mod tests {
     fn run(line: &[&str], specification: Option<&str>) -> Result<String, String> {
         let all: Vec<&str> = ["lorentz-faketime"].into_iter().chain(line.iter().copied()).collect();
         let now = "2030-01-05T12:00:00Z".parse().expect("a time");
-        match translate_at(&words(&all), specification.map(str::to_string), now)? {
+        let specification =
+            specification.map(|text| Specification { text: text.to_string(), in_seconds: false });
+        match translate_at(&words(&all), specification, now)? {
             Words::Run(words) => Ok(words
                 .iter()
                 .map(|word| word.to_str().expect("text"))

@@ -18,6 +18,7 @@ mod args;
 mod bandwidth_args;
 mod checkpoint_args;
 mod clock_args;
+mod cluster_args;
 mod complete;
 mod diagnostics;
 mod edit_args;

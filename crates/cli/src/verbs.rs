@@ -12,9 +12,9 @@ mod latency;
 mod launch;
 mod look;
 mod network;
+mod programs;
 mod study;
 mod top;
-mod web;
 mod why;
 
 use crate::args::Verb;
@@ -24,6 +24,7 @@ pub fn dispatch(verb: &Verb) -> anyhow::Result<i32> {
     match verb {
         Verb::Run(args) => launch::run(args),
         Verb::Attach(args) => launch::attach(args),
+        Verb::Detach(args) => change::detach(args),
         Verb::Exec(args) => launch::exec(args),
         Verb::Adopt(args) => adopt::adopt(args),
         Verb::Checkpoint(args) => checkpoint::checkpoint(args),
@@ -52,7 +53,8 @@ pub fn dispatch(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Node(verb) => edit::node(verb),
         Verb::Capture(args) => network::capture(args),
         Verb::Graph(args) => network::graph(args),
-        Verb::Web(_) => web::web(),
+        Verb::Web(_) => programs::web(),
+        Verb::Cluster(_) => programs::cluster(),
         Verb::Rm(args) => change::rm(args),
         Verb::Study(verb) => study::study(verb),
         Verb::Report(args) => study::report(args),

@@ -36,6 +36,12 @@ pub enum StateError {
         /// The name of a container.
         near: String,
     },
+    /// No agent of this host keeps the cluster clock.
+    #[error(
+        "--clock cluster/{0}: no agent on this host keeps this clock; 'lorentz cluster serve' starts one, and \
+         'lorentz cluster ls' shows the clocks"
+    )]
+    NoAgent(String),
     /// There is no process with this number.
     #[error("{0}: no such process; expected a NAME or PID that 'lorentz ps' shows")]
     NoProcess(u32),

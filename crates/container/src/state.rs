@@ -27,7 +27,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lorentz_clock::file;
-use lorentz_control::{change_pipe, processes, Cgroup, CgroupPlace, Clock, ClockSettings};
+use lorentz_control::{
+    change_pipe, cluster_clock, processes, Cgroup, CgroupPlace, Clock, ClockSettings,
+};
 use lorentz_inject::limits;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -165,7 +167,12 @@ impl StateDir {
     /// container is asked for.
     pub fn join(&self, new: &NewContainer, owner: &str) -> Result<Container, StateError> {
         let _lock = self.lock()?;
-        let owner = self.open_by("--clock", owner)?;
+        let owner = self.open_by("--clock", owner).map_err(|error| match cluster_clock(owner) {
+            Some(clock) if matches!(error, StateError::Unknown(_)) => {
+                StateError::NoAgent(clock.to_string())
+            }
+            _ => error,
+        })?;
         if owner.liveness()? == Liveness::Ended {
             return Err(StateError::Ended(owner.name().to_string()));
         }

@@ -107,7 +107,7 @@ impl Clock {
     pub fn change(&self, what: ClockChange, at: Option<RealInstant>) -> io::Result<ChangeCounts> {
         let _lock = ClockLock::take(self.path())?;
         let (followed, moved) =
-            self.change_locked(what.moved(), at, |change| what.apply(change))?;
+            self.change_locked(what.moved(), at, |change, _| what.apply(change))?;
         if at.is_none() && !self.is_frozen() {
             self.notifier().quiesce(moved);
         }
@@ -141,7 +141,7 @@ impl Clock {
         let _lock = ClockLock::take(self.path())?;
         // Its tasks are still stopped. They follow when they run.
         let (followed, _) =
-            self.change_locked(Moved::All, None, |change| ClockChange::Unfreeze.apply(change))?;
+            self.change_locked(Moved::All, None, |change, _| ClockChange::Unfreeze.apply(change))?;
         Ok(followed)
     }
 
@@ -188,13 +188,14 @@ impl Clock {
         Ok(())
     }
 
-    /// Publishes a change of the piece in force at its start, and signals the threads that have to follow. When this returns, a
+    /// Publishes a change of the piece in force at its start, and signals the threads that have to follow. `change` receives the
+    /// earliest instant at which the change begins; if `at` is given, this is the instant at which it begins. When this returns, a
     /// change that begins within [`NEAR_CHANGE`] has begun. Also returns the deadlines that the change has moved.
-    fn change_locked(
+    pub(crate) fn change_locked(
         &self,
         moved: Moved,
         at: Option<RealInstant>,
-        change: impl Fn(&mut Change),
+        change: impl Fn(&mut Change, RealInstant),
     ) -> io::Result<(ChangeCounts, Moved)> {
         self.complete_locked();
         self.await_near_change();
@@ -206,13 +207,13 @@ impl Clock {
         // Waits and timers of every kind were computed with a change that is dropped now.
         let drops = to_come.iter().any(|start| *start >= from);
         let mut moved = if drops { Moved::All } else { moved };
-        let change_of = |before: &Piece| {
+        let change_of = |before: &Piece, begins: RealInstant| {
             let mut new = Change::of(before);
-            change(&mut new);
+            change(&mut new, begins);
             new
         };
         let before = page.snapshot(registry, &|| from).piece();
-        let mut new = change_of(&before);
+        let mut new = change_of(&before, from);
         let soon = at.is_none_or(|at| at < now.plus(HOLD_HORIZON));
         let holds = soon && (drops || makes_later(&before, &new));
         if holds {
@@ -224,7 +225,7 @@ impl Clock {
             // Timers of all clocks were held back.
             moved = Moved::All;
             // Changes that were announced for the time until then take effect.
-            new = change_of(&page.snapshot(registry, &|| begins).piece());
+            new = change_of(&page.snapshot(registry, &|| begins).piece(), begins);
             new.at = begins;
         } else if let Some(at) = at {
             new.at = at;

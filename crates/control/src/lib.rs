@@ -14,6 +14,7 @@
 //! - [`Date`]: a point on a wall clock as people say it, `next monday 9:00`;
 //! - [`Target`]: how far a leap or a step goes, and whether it may;
 //! - [`stop_tasks`], [`let_tasks_go`], [`Cgroup`]: a freeze stops the tasks too, by the freezer of their control group;
+//! - [`Clock::follow`]: a clock that follows a line which somebody else computes, without ever going back;
 //! - [`HeldClock`]: a clock that one experiment moves in rounds, each up to a limit;
 //! - [`Clock::leap_to_next`]: the leap over idle time;
 //! - [`processes`]: which processes are on which clock, by /proc.
@@ -45,6 +46,7 @@ mod create;
 mod date;
 mod error;
 mod file_timestamps;
+mod follow;
 mod freeze;
 pub mod host_time;
 mod leap;
@@ -68,13 +70,17 @@ pub use clock::{Clock, Reading, ToCome};
 pub use date::{local_time, Date};
 pub use error::WrongOption;
 pub use file_timestamps::FileTimestamps;
+pub use follow::{Approach, Followed, Line};
 pub use freeze::{let_tasks_go, stop_tasks};
 pub use host_time::HostNow;
 pub use lock::on_busy_clock;
 pub use mounts::Mount;
 pub use notifier::{ChangeCounts, Wait};
 pub use numbers::number_inside;
-pub use option_table::{parse_read_cost, ClockOption, ClockOptions, OptionValue, CLOCK_OPTIONS};
+pub use option_table::{
+    cluster_clock, cluster_container, parse_read_cost, ClockOption, ClockOptions, OptionValue,
+    CLOCK_OPTIONS,
+};
 pub use options::{ClockSettings, WallStart, WhichClock, LATEST};
 pub use rounds::HeldClock;
 pub use target::Target;

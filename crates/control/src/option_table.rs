@@ -192,11 +192,11 @@ macro_rules! with_clock_options {
                     its memory, so that they cost no trap. Its files stay as they are.",
             }
             /// `--clock`: name of a container whose clock is used instead of a new one.
-            "clock" => clock: Option<String> [str::parse::<String>, text_of] {
-                help: "Use the clock of this container instead of a new one",
-                value: OptionValue::Name("NAME"),
-                details: "Without --name the program becomes part of that container. Excludes all other \
-                    clock options.",
+            "clock" => clock: Option<String> [parse_clock_name, text_of] {
+                help: "Use the clock of this container instead of a new one; cluster/NAME: one that hosts share",
+                value: OptionValue::Name("NAME|cluster/NAME"),
+                details: "Without --name the program becomes part of that container. 'lorentz cluster' makes the clocks \
+                    that hosts share. Excludes all other clock options.",
             }
         }
     };
@@ -302,6 +302,26 @@ fn switch_text(is_on: &bool) -> Option<String> {
 
 fn text_of<T: ToString>(value: &Option<T>) -> Option<String> {
     value.as_ref().map(ToString::to_string)
+}
+
+/// Parses the value of `--clock`: the name of a container, or of a cluster clock, which is a container of this host too.
+fn parse_clock_name(text: &str) -> Result<String, &'static str> {
+    Ok(text.strip_prefix(CLUSTER).map_or_else(|| text.to_string(), cluster_container))
+}
+
+/// The word before the name of a cluster clock in the value of `--clock`.
+const CLUSTER: &str = "cluster/";
+/// The same in the name of its container.
+const CLUSTER_CONTAINER: &str = "cluster.";
+
+/// Returns the name of the container that has the cluster clock `name` on this host.
+pub fn cluster_container(name: &str) -> String {
+    format!("{CLUSTER_CONTAINER}{name}")
+}
+
+/// Returns the name of the cluster clock that the container called `container` has; `None` for other containers.
+pub fn cluster_clock(container: &str) -> Option<&str> {
+    container.strip_prefix(CLUSTER_CONTAINER)
 }
 
 /// Parses the cost of a clock read: 0 to 1 second.

@@ -14,7 +14,7 @@ use lorentz_container::{
     is_bundle_of_ours, remove_bundle, start_monitor, Bundle, Container, Liveness, Mechanism,
     MonitorConnection, MonitorKind, NewContainer, StateDir,
 };
-use lorentz_control::{Cgroup, CgroupPlace, HostNow, WhichClock};
+use lorentz_control::{cluster_clock, Cgroup, CgroupPlace, HostNow, WhichClock};
 use serde_json::Value;
 
 use crate::args::Run;
@@ -167,6 +167,9 @@ fn clocked(
         ..NewContainer::monitored_by(MonitorKind::Runtime)
     };
     let container = match (which, of_pod(&state, wanted)?) {
+        (WhichClock::Of(owner), _) if cluster_clock(owner).is_some() => {
+            state.join(&new, owner).context("lorentz.clock")?
+        }
         (WhichClock::Of(owner), _) => {
             let owner = state.find(owner).context("lorentz.clock")?;
             state.join(&new, owner.name())?

@@ -12,7 +12,7 @@
 //! not spin for a whole jiffy. In a container with a virtual clock all functions keep virtual time: the source is then the
 //! system's clock, as the program sees it.
 //!
-//! The C interface is `include/lorentz_timers.h`. The package `lorentz-timers-preload` gives these timers to programs that do not
+//! The package `lorentz-timers-c` has the C interface, `include/lorentz_timers.h`. The package `lorentz-timers-preload` gives these timers to programs that do not
 //! use them by themselves.
 //!
 //! ```
@@ -26,7 +26,6 @@
 //! # Ok::<(), lorentz_timers::OutOfRange>(())
 //! ```
 
-mod c;
 mod hpet;
 mod interval;
 mod lateness;

@@ -1,9 +1,9 @@
-//! `dilate`, `freeze`, `unfreeze`, `leap`, `step`, `skip`, `rm`: changes to what there is.
+//! `dilate`, `freeze`, `unfreeze`, `leap`, `step`, `detach`, `skip`, `rm`: changes to what there is.
 
 use std::collections::HashSet;
 
 use anyhow::Context;
-use lorentz_clock::{RealInstant, WallTime};
+use lorentz_clock::{RealInstant, SkipMode, WallTime};
 use lorentz_container::{self as container, Container, StateDir};
 use lorentz_control::{ChangeCounts, Clock, ClockChange, Date, HostNow, Reading, Target};
 use lorentz_experiment as experiment;
@@ -99,13 +99,40 @@ fn reading(clock: &Clock, at: Option<RealInstant>) -> Reading {
     at.map_or_else(|| clock.reading(), |at| clock.reading_at(at))
 }
 
+pub fn detach(args: &LookAt) -> anyhow::Result<i32> {
+    let container = StateDir::open()?.find(&args.container)?;
+    let clock = container.clock_to_change()?;
+    let name = container.name();
+    let refused = |reason: String| Err(WrongInput(format!("{name}: {reason}")).into());
+    let reading = clock.reading();
+    if reading.frozen {
+        return refused(format!("frozen; 'lorentz unfreeze {name}' first"));
+    }
+    if reading.skipping.mode != SkipMode::Off {
+        return refused(format!("skips idle time; 'lorentz skip {name} off' first"));
+    }
+    let ahead = clock.follow_host().context("lorentz detach");
+    match ahead.map_err(|error| container.explain(error))? {
+        None => show_clocks(&container, args.json),
+        Some(ahead) => refused(format!(
+            "its CLOCK_MONOTONIC is {ahead} ahead of the host's, and never goes back; 'lorentz dilate {name} --rate 1' gives it \
+             the host's rate, 'lorentz step {name}' another date"
+        )),
+    }
+}
+
 pub fn skip(args: &Skip) -> anyhow::Result<i32> {
     let container = StateDir::open()?.find(&args.container)?;
     // Where time may skip at once, the container may have ended before it is shown.
     container::skip::set(&container, args.mode.mode(), args.read_cost)
         .map_err(|error| container.explain(error))?;
-    if args.json {
-        let view = View::of(&container)?;
+    show_clocks(&container, args.json)
+}
+
+/// Prints the clocks of a container that has been changed, where JSON is asked for.
+fn show_clocks(container: &Container, json: bool) -> anyhow::Result<i32> {
+    if json {
+        let view = View::of(container)?;
         print::out_json(&print::clocks_json(&view, view.clock_state()))?;
     }
     Ok(0)

@@ -52,6 +52,8 @@ pub enum MonitorKind {
     Restore,
     /// `lorentz-runtime`.
     Runtime,
+    /// `lorentz-agent`, which supervises no programs: it keeps the clock.
+    Agent,
 }
 
 impl MonitorKind {
@@ -64,6 +66,7 @@ impl MonitorKind {
             MonitorKind::Adopt => "adopt",
             MonitorKind::Restore => "restore",
             MonitorKind::Runtime => "runtime",
+            MonitorKind::Agent => "agent",
         }
     }
 }

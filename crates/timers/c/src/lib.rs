@@ -1,14 +1,14 @@
-//! The C interface. `include/lorentz_timers.h` documents it.
+//! The C interface of the precise timers. `include/lorentz_timers.h` documents it.
 
-use crate::{
-    Hpet, HpetError, Interval, Moment, OutOfRange, Sleeper, SourceError, TimeSource, Woken,
-};
 use libc::{c_char, c_int, timespec, timeval};
 use lorentz_clock::WallTime;
 use std::ffi::CString;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
+use timers::{
+    Hpet, HpetError, Interval, Moment, OutOfRange, Sleeper, SourceError, TimeSource, Woken,
+};
 
 /// Major (high half) and minor number of the interface, as in the header.
 const VERSION: u32 = 1 << 16 | 1;
@@ -235,11 +235,11 @@ exported! {
     }
 
     fn lorentz_sleep(interval: i64) {
-        crate::sleep(Interval::from_ticks(interval));
+        timers::sleep(Interval::from_ticks(interval));
     }
 
     fn lorentz_sleep_until(moment: i64) {
-        crate::sleep_until(Moment::from_ticks(moment));
+        timers::sleep_until(Moment::from_ticks(moment));
     }
 
     fn lorentz_sleeper_new() -> *mut Sleeper {
@@ -272,7 +272,7 @@ exported! {
     }
 
     fn lorentz_use_fifo_scheduling(priority: c_int) -> c_int {
-        match crate::use_fifo_scheduling(priority) {
+        match timers::use_fifo_scheduling(priority) {
             Ok(()) => OK,
             Err(_) => EUNUSABLE,
         }
@@ -283,15 +283,15 @@ exported! {
 #[cfg(target_arch = "x86_64")]
 mod processor {
     pub fn brand() -> String {
-        crate::tsc::brand_string()
+        timers::tsc::brand_string()
     }
 
     /// `None` for a number that names no property.
     pub fn has(feature: i32) -> Option<bool> {
         match feature {
-            1 => Some(crate::tsc::is_rdtscp_supported()),
-            2 => Some(crate::tsc::is_constant_tsc()),
-            3 => Some(crate::tsc::is_invariant_tsc()),
+            1 => Some(timers::tsc::is_rdtscp_supported()),
+            2 => Some(timers::tsc::is_constant_tsc()),
+            3 => Some(timers::tsc::is_invariant_tsc()),
             _ => None,
         }
     }
