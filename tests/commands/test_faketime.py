@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from framework import lorentz, needs
+from framework.build import REPO
 
 #: Command lines that mean the same for both, with output that does not depend on when they run.
 SAME = [
@@ -94,3 +96,37 @@ def test_its_help_is_its_own(link: Path):
 def test_a_plan_for_dates_is_json_too():
     text = lorentz.ok("run", "--dry-run", "--json", "--at", "2030-01-01", "date", "-u")
     assert json.loads(text)["command"] == ["date", "-u"]
+
+
+#: libfaketime's own test scripts that mean the same here. test_exclude_mono.sh wants a clock that
+#: stands to show nothing of a sleep (docs/faketime.md).
+OWN_SCRIPTS = ("test_null.sh", "test_true.sh", "test_walkone.sh")
+#: Has their calls go to `lorentz-faketime` instead of the library.
+OWN_CALLS = """
+fakecmd() {
+    typeset specification="$1"; shift
+    FAKETIME="$specification" LINK "$@"
+}
+"""
+
+
+def test_libfaketimes_own_scripts_pass(link: Path, tmp_path: Path):
+    tests = REPO / "build/faketime/root/test"
+    if not tests.exists():
+        needs.missing("libfaketime's tests are not here (scripts/setup test fetches them)")
+    folder = tmp_path / "test"
+    shutil.copytree(tests, folder)
+    for script in (folder / "functests").glob("test_*.sh"):
+        if script.name not in OWN_SCRIPTS:
+            script.unlink()
+    with (folder / "functests/common.inc").open("a") as common:
+        common.write(OWN_CALLS.replace("LINK", str(link)))
+    command = ["bash", "testframe.sh", "functests"]
+    environment = {**lorentz.session.environment(), "TZ": "UTC"}
+    environment["PATH"] = f"{folder}:{environment['PATH']}"
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"# Test Suites summary: {len(OWN_SCRIPTS)} succeeded, 0 failed" in done.stdout
+    assert "test_walkone.sh summary: 31 succeeded, 0 failed" in done.stdout

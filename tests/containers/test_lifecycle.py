@@ -168,11 +168,57 @@ def test_limits_are_updated():
         assert [int(limit.read_text()) for limit in limits] == [64 << 20]
 
 
-def test_what_it_can_do_is_told(tmp_path):
+def test_the_runtimes_features_are_those_of_the_specification():
     with Bundle(["true"]) as bundle:
+        printed = bundle.ok("features")
+        assert bundle.ok("features") == printed
+    features = json.loads(printed)
+    assert (features["ociVersionMin"], features["ociVersionMax"].split(".")[0]) == ("1.0.0", "1")
+    assert {"prestart", "createContainer", "poststop"} < set(features["hooks"])
+    assert {"ro", "rro", "rbind", "nosuid", "tmpcopyup"} < set(features["mountOptions"])
+    linux = features["linux"]
+    assert {"mount", "time", "user"} < set(linux["namespaces"])
+    assert linux["capabilities"][0] == "CAP_CHOWN" and "CAP_SYS_ADMIN" in linux["capabilities"]
+    assert linux["cgroup"] == {
+        **dict.fromkeys(("v1", "v2", "systemd", "systemdUser"), True),
+        "rdma": False,
+    }
+    for part, enabled in (("apparmor", True), ("selinux", False), ("netDevices", True)):
+        assert linux[part] == {"enabled": enabled}
+    assert "SCMP_ARCH_X86_64" in linux["seccomp"]["archs"]
+    assert features["annotations"]["io.lorentz.annotations"] == "lorentz."
+    assert features["annotations"]["org.opencontainers.runc.checkpoint.enabled"] == "true"
+
+
+def test_features_name_the_actions_and_mount_options_that_work():
+    """One of each list is tried: a mount that is read-only with all below it, and an action that
+    the features leave out."""
+    read_only = {
+        "destination": "/tmp",
+        "type": "tmpfs",
+        "source": "tmpfs",
+        "options": ["rro", "noexec"],
+    }
+    with Bundle(["cat", "/proc/self/mountinfo"]) as bundle:
         features = json.loads(bundle.ok("features"))
-        assert "time" in features["linux"]["namespaces"]
-        assert features["annotations"]["io.lorentz.annotations"] == "lorentz."
+        assert set(read_only["options"]) < set(features["mountOptions"])
+        bundle.config["mounts"] = [*bundle.config["mounts"], read_only]
+        bundle.write()
+        mounts = [line.split() for line in bundle.run().splitlines()]
+        options = next(words[5] for words in mounts if words[4] == "/tmp").split(",")
+        assert {"ro", "noexec"} < set(options)
+    actions = features["linux"]["seccomp"]["actions"]
+    assert "SCMP_ACT_ERRNO" in actions and "SCMP_ACT_NOTIFY" not in actions
+    with Bundle(["true"]) as bundle:
+        rule = {"names": ["mkdir"], "action": "SCMP_ACT_NOTIFY"}
+        profile = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule]}
+        bundle.config["linux"]["seccomp"] = profile
+        bundle.write()
+        assert "SCMP_ACT_NOTIFY" in bundle.refused("run", bundle.id)
+
+
+def test_a_configuration_to_begin_with_is_written(tmp_path):
+    with Bundle(["true"]) as bundle:
         assert bundle.ok("--version").startswith("lorentz-runtime ")
         bundle.ok("spec", "--bundle", str(tmp_path))
         assert json.loads((tmp_path / "config.json").read_text())["process"]["args"] == ["sh"]

@@ -18,8 +18,8 @@ from framework import lorentz, needs
 from framework.build import REPO
 
 COMMANDS = (
-    *("lorentz", "lorentz-runtime", "lorentz-cni", "lorentz-probe", "lorentz-web"),
-    "timekeeper",
+    *("lorentz", "lorentz-runtime", "lorentz-cni", "lorentz-probe", "timekeeper"),
+    *("lorentz-web", "lorentz-agent"),
 )
 LIBRARIES = ("lorentz", "lorentz_timers")
 HEADERS = {
@@ -55,11 +55,13 @@ lorentz receive --json
 lorentz link
 lorentz link add
 lorentz web
+lorentz cluster
+lorentz cluster ls
 lorentz generate
 lorentz generate man
 lorentz generate man <DIR>
 """
-VERBS = ("", "-run", "-link", "-link-add", "-web")
+VERBS = ("", "-run", "-link", "-link-add", "-web", "-cluster", "-cluster-ls")
 OTHER_PAGES = {
     "lorentz-faketime.1": "crates/cli/man",
     "lorentz.yaml.5": "target/release/generated/man",
@@ -95,13 +97,21 @@ FILES = {
     **{f"share/man/man{name[-1]}/{name}": f"{at}/{name}" for name, at in OTHER_PAGES.items()},
     **{path: f"target/release/generated/lorentz.{shell}" for path, shell in COMPLETIONS.items()},
     **{f"share/doc/lorentz/{name}": name for name in DOCUMENTATION},
+    "share/doc/lorentz/NOTICE": "target/release/generated/NOTICE",
 }
 #: The same for files with the prefix in their text.
 TEMPLATES = {
     f"lib/pkgconfig/{name}.pc": f"crates/{crate}/pkgconfig/{name}.pc.in"
     for name, crate in PKG_CONFIG.items()
 }
-ONLY_WITH_PAGE = {"bin/lorentz-web", "share/man/man1/lorentz-web.1"}
+#: Programs that `make web` builds, each a package of its own.
+SERVERS = {
+    "lorentz-web": {"bin/lorentz-web", "share/man/man1/lorentz-web.1"},
+    "lorentz-agent": {
+        "bin/lorentz-agent",
+        *(f"share/man/man1/lorentz-cluster{verb}.1" for verb in ("", "-ls")),
+    },
+}
 #: Path below the prefix -> the text of the link.
 LINKS = {
     "bin/lorentz-faketime": "lorentz",
@@ -173,12 +183,13 @@ def test_every_file_is_installed_and_nothing_else(script, tmp_path):
         assert link.exists(), f"{path} leads nowhere"
 
 
-def test_the_server_of_the_page_is_installed_where_it_was_built(script, repository, tmp_path):
-    server = repository / FILES["bin/lorentz-web"]
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server_is_installed_where_it_was_built(name, script, repository, tmp_path):
+    server = repository / FILES[f"bin/{name}"]
     server.unlink()
     script()
-    assert below(tmp_path / "usr") == ALL - ONLY_WITH_PAGE
-    server.write_text(FILES["bin/lorentz-web"])
+    assert below(tmp_path / "usr") == ALL - SERVERS[name]
+    server.write_text(FILES[f"bin/{name}"])
 
 
 def test_the_prefix_is_usr_local_where_none_is_given(script, tmp_path):
@@ -220,13 +231,14 @@ def test_list_prints_the_paths(script, tmp_path):
 
 
 def test_packages_have_each_file_once(script, tmp_path):
-    names = ("lorentz", "lorentz-web", "liblorentz0", "liblorentz-dev", "licences")
+    names = ("lorentz", *SERVERS, "liblorentz0", "liblorentz-dev", "licences")
     found = []
     for name in names:
         script("--package", name, destdir=str(tmp_path / name))
         found += below(tmp_path / name / "usr")
     assert sorted(found) == sorted(ALL)
-    assert below(tmp_path / "lorentz-web/usr") == ONLY_WITH_PAGE
+    for name, files in SERVERS.items():
+        assert below(tmp_path / name / "usr") == files
 
 
 def test_each_man_page_of_the_command_is_installed(tmp_path):
@@ -238,7 +250,9 @@ def test_each_man_page_of_the_command_is_installed(tmp_path):
         [REPO / "scripts/install", "--list"], capture_output=True, text=True, check=True, timeout=60
     ).stdout.split()
     pages = {Path(path).name for path in listed if re.search(r"/man/man[15]/lorentz", path)}
-    assert pages | {"lorentz-web.1"} == own | {"lorentz-probe.1", "lorentz-faketime.1"}
+    # Where `make web` has not built them.
+    of_servers = {page for page in own if re.match(r"lorentz-(web|cluster)\b", page)}
+    assert pages | of_servers == own | {"lorentz-probe.1", "lorentz-faketime.1"}
 
 
 def test_a_program_finds_the_libraries_by_pkg_config(tmp_path):

@@ -154,6 +154,7 @@ def test_nodes_and_links_come_and_go_in_the_picture(server: Server):
     )
     assert "is there already" in seen["twice"]
     assert seen["kept"]
+    assert seen["findings"] == []
     assert {one["name"] for one in status["nodes"]} == {"a", "b"} and len(status["links"]) == 2
     # A browser tells of refused actions, and of a look at the output of a node that has just gone.
     expected = re.compile(r"status of 400 .*/api/v1/do$|status of 404 .*/nodes/late/output\?from=")

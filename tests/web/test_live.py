@@ -379,6 +379,17 @@ def test_history_grows_while_a_page_is_open(browser, lab):
     assert browser.get("/api/v1/history?kind=none&name=x").status == 400
 
 
+def test_history_grows_while_no_page_is_open(browser, lab):
+    """More slowly: the points that a request for the history finds were made before it."""
+    path = f"/api/v1/history?kind=network&name={lab.name}"
+    deadline = time.monotonic() + 60
+    before = len(browser.get(path).json()["points"])
+    while len(points := browser.get(path).json()["points"]) < before + 2:
+        assert time.monotonic() < deadline, points
+        time.sleep(0.5)
+    assert all(0.05 < point["rate"] < 0.2 for point in points[1:]), points
+
+
 def test_an_experiment_is_driven(browser):
     lorentz.ok("experiment", "create", "web-exp")
     try:

@@ -10,7 +10,7 @@ use lorentz_control::{ClockOptions, WrongOption, CLOCK_OPTIONS};
 use thiserror::Error;
 
 /// Prefix of our annotations.
-const PREFIX: &str = "lorentz.";
+pub const PREFIX: &str = "lorentz.";
 /// Prefix of our environment variables.
 const VARIABLE_PREFIX: &str = "LORENTZ_";
 

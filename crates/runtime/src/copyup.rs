@@ -11,7 +11,8 @@ use nix::errno::Errno;
 use nix::fcntl::{openat2, OFlag, OpenHow, ResolveFlag};
 use serde_json::Value;
 
-const OPTION: &str = "tmpcopyup";
+/// The mount option.
+pub const OPTION: &str = "tmpcopyup";
 
 /// Removes the option from a config.json. Returns the mount points that had it.
 pub fn take(config: &mut Value) -> Vec<String> {

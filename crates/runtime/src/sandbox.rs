@@ -6,12 +6,66 @@ use std::io::{Read, Seek};
 use std::str::FromStr;
 
 use anyhow::{bail, Context};
+use libcontainer::oci_spec::runtime::{Arch, LinuxSeccompAction};
 use libseccomp::{
     ScmpAction, ScmpArch, ScmpArgCompare, ScmpCompareOp, ScmpFilterContext, ScmpSyscall,
 };
 use lorentz_inject::Profile;
 use nix::sys::memfd::{memfd_create, MFdFlags};
 use serde_json::Value;
+
+/// The actions that a profile may have: all but SCMP_ACT_NOTIFY, for the one listener of a process is the clock's monitor.
+pub const ACTIONS: [LinuxSeccompAction; 8] = [
+    LinuxSeccompAction::ScmpActAllow,
+    LinuxSeccompAction::ScmpActErrno,
+    LinuxSeccompAction::ScmpActKill,
+    LinuxSeccompAction::ScmpActKillProcess,
+    LinuxSeccompAction::ScmpActKillThread,
+    LinuxSeccompAction::ScmpActLog,
+    LinuxSeccompAction::ScmpActTrace,
+    LinuxSeccompAction::ScmpActTrap,
+];
+/// The comparisons of a system call's argument.
+pub const OPERATORS: [&str; 7] = [
+    "SCMP_CMP_EQ",
+    "SCMP_CMP_GE",
+    "SCMP_CMP_GT",
+    "SCMP_CMP_LE",
+    "SCMP_CMP_LT",
+    "SCMP_CMP_MASKED_EQ",
+    "SCMP_CMP_NE",
+];
+/// The flags of a profile.
+pub const FLAGS: [&str; 4] = [
+    "SECCOMP_FILTER_FLAG_LOG",
+    "SECCOMP_FILTER_FLAG_SPEC_ALLOW",
+    "SECCOMP_FILTER_FLAG_TSYNC",
+    "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV",
+];
+/// The little-endian architectures. In one filter libseccomp accepts no other byte order than the machine's.
+const ARCHITECTURES: [Arch; 12] = [
+    Arch::ScmpArchAarch64,
+    Arch::ScmpArchArm,
+    Arch::ScmpArchLoongarch64,
+    Arch::ScmpArchMipsel,
+    Arch::ScmpArchMipsel64,
+    Arch::ScmpArchMipsel64n32,
+    Arch::ScmpArchPpc64le,
+    Arch::ScmpArchRiscv64,
+    Arch::ScmpArchSh,
+    Arch::ScmpArchX32,
+    Arch::ScmpArchX86,
+    Arch::ScmpArchX86_64,
+];
+
+/// Returns the architectures that a profile may name: those that the libseccomp of this machine knows.
+pub fn architectures() -> anyhow::Result<Vec<Arch>> {
+    let mut context = ScmpFilterContext::new(ScmpAction::Allow)?;
+    let known = ARCHITECTURES.into_iter().filter(|arch| {
+        ScmpArch::from_str(&arch.to_string()).is_ok_and(|arch| context.add_arch(arch).is_ok())
+    });
+    Ok(known.collect())
+}
 
 /// Compiles `linux.seccomp` of a config.json; none if there is none.
 pub fn profile(seccomp: &Value) -> anyhow::Result<Option<Profile>> {
@@ -165,6 +219,36 @@ mod tests {
             ],
         });
         assert!(profile(&engine).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_profile_may_have_what_is_listed() {
+        for action in ACTIONS {
+            let action = json!(action);
+            for operator in OPERATORS {
+                let compare = json!({"index": 0, "value": 1, "op": operator});
+                let rule = json!({"names": ["mkdir"], "action": action, "args": [compare]});
+                let all = json!({
+                    "defaultAction": "SCMP_ACT_KILL_PROCESS", "flags": FLAGS,
+                    "architectures": architectures().unwrap(), "syscalls": [rule],
+                });
+                profile(&all).unwrap_or_else(|error| panic!("{all}: {error:#}"));
+            }
+        }
+    }
+
+    #[test]
+    fn architectures_are_named_as_profiles_name_them() {
+        let known = json!(architectures().unwrap());
+        // Older than each libseccomp that there is for a kernel of ours.
+        for name in ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32", "SCMP_ARCH_MIPSEL64N32"]
+        {
+            assert!(known.as_array().unwrap().contains(&json!(name)), "{known}");
+        }
+        let other_order = json!({
+            "defaultAction": "SCMP_ACT_ALLOW", "architectures": ["SCMP_ARCH_S390X"],
+        });
+        assert!(profile(&other_order).is_err());
     }
 
     #[test]

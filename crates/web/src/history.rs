@@ -1,4 +1,4 @@
-//! The past of networks and experiments, as far as a page was open: a point each second at most, for two hours.
+//! The past of networks and experiments since the server began: a point each second at most, for two hours.
 
 use std::collections::BTreeMap;
 

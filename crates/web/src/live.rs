@@ -1,14 +1,14 @@
 //! Tells pages what changes: one thread reads the system, and any number of streams carry what it finds.
 //!
-//! The thread reads five times a second while a page is connected, and nothing otherwise. Each look is compared with the
-//! state before; whole objects that changed go to all streams, written once. A page that reconnects soon gets what it missed
-//! ([`Recent`]), and the whole state otherwise.
+//! The thread reads five times a second while a page is connected, and every five seconds for the history otherwise. Each look
+//! is compared with the state before; whole objects that changed go to all streams, written once. A page that reconnects soon gets
+//! what it missed ([`Recent`]), and the whole state otherwise.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use lorentz_container::StateDir;
@@ -20,6 +20,8 @@ use crate::secrets::Secret;
 use crate::system::{Reader, LOOK_INTERVAL};
 use crate::types::{Container, Experiment, History, Network, State, StateChange};
 
+/// Time between two looks while no page is connected.
+const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 /// Changes that a stream may be behind before it gets the whole state.
 const MAX_BEHIND: usize = 64;
 /// Bytes of changes that are kept for pages that reconnect.
@@ -171,15 +173,13 @@ struct ReaderThread {
 impl ReaderThread {
     fn run(mut self) {
         loop {
-            let command = match self.listeners.load(Ordering::Acquire) {
-                0 => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                _ => {
-                    let due = self.looked.map(|then| then + LOOK_INTERVAL);
-                    let left = due.map(|due| due.saturating_duration_since(Instant::now()));
-                    self.inbox.recv_timeout(left.unwrap_or_default())
-                }
+            let interval = match self.listeners.load(Ordering::Acquire) {
+                0 => IDLE_INTERVAL,
+                _ => LOOK_INTERVAL,
             };
-            match command {
+            let due = self.looked.map(|then| then + interval);
+            let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+            match self.inbox.recv_timeout(left.unwrap_or_default()) {
                 Ok(Command::Begin) => {}
                 Ok(Command::Look { fresh, answer }) => {
                     let is_old = self.looked.is_none_or(|then| then.elapsed() >= LOOK_INTERVAL);

@@ -1,7 +1,7 @@
 // A browser for the tests of the page: Debian's Chromium, driven by playwright-core of web/node_modules.
 
 import { createRequire } from "node:module";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -9,6 +9,7 @@ const require = createRequire(
   new URL("../../../web/package.json", import.meta.url),
 );
 const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const FLAGS = [
   "--no-sandbox",
@@ -58,4 +59,20 @@ export async function open({
     rmSync(profile, { recursive: true, force: true });
   };
   return { context, page, complaints, close };
+}
+
+/** The serious findings of axe on what `page` shows, a line each that begins with `shown`. */
+export async function findings(page, shown) {
+  // Playwright evaluates beside the page's policy, which allows no such script.
+  await page.evaluate(axe);
+  const result = await page.evaluate(() =>
+    axe.run(document, { resultTypes: ["violations"] }),
+  );
+  const serious = result.violations.filter((found) =>
+    ["serious", "critical"].includes(found.impact),
+  );
+  return serious.map((found) => {
+    const places = found.nodes.map((node) => node.html).slice(0, 2);
+    return `${shown}: ${found.id}: ${places.join(" ")}`;
+  });
 }

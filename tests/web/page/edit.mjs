@@ -2,20 +2,22 @@
 // Prints what was seen as one line of JSON.
 // node edit.mjs ADDRESS NETWORK
 
-import { open } from "./browser.mjs";
+import { findings, open } from "./browser.mjs";
 
 const [address, network] = process.argv.slice(2);
 const browser = await open();
 const { page } = browser;
 const other = await browser.context.newPage();
-const seen = {};
+const seen = { findings: [] };
 
 const node = (tab, name) =>
   tab.locator(`.svelte-flow__node[data-id="${name}"]`);
 const link = (tab, id) => tab.locator(`.svelte-flow__edge[data-id="${id}"]`);
 const dialog = page.getByRole("dialog");
 const press = (name) => dialog.getByRole("button", { name, exact: true });
+/** Looks at what is shown: with axe, and by a picture where somebody asks for pictures. */
 const shot = async (name) => {
+  seen.findings.push(...(await findings(page, name)));
   if (process.env.SCREENSHOTS)
     await page.screenshot({
       path: `${process.env.SCREENSHOTS}/edit-${name}.png`,

@@ -2,14 +2,7 @@
 // the content security policy is kept; and the keyboard alone reaches a node.
 // node looks.mjs ADDRESS
 
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { open } from "./browser.mjs";
-
-const require = createRequire(
-  new URL("../../../web/package.json", import.meta.url),
-);
-const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+import { findings, open } from "./browser.mjs";
 
 const [address] = process.argv.slice(2);
 const VIEWS = {
@@ -36,20 +29,7 @@ for (const [dark, width] of [
       await page.goto(address + view);
       await page.locator("h1").first().waitFor({ state: "attached" });
       await page.waitForTimeout(500);
-      // Playwright evaluates beside the page's policy, which allows no such script.
-      await page.evaluate(axe);
-      const result = await page.evaluate(() =>
-        axe.run(document, { resultTypes: ["violations"] }),
-      );
-      for (const one of result.violations.filter((found) =>
-        ["serious", "critical"].includes(found.impact),
-      ))
-        seen.findings.push(
-          `${name} ${width}: ${one.id}: ${one.nodes
-            .map((node) => node.html)
-            .slice(0, 2)
-            .join(" ")}`,
-        );
+      seen.findings.push(...(await findings(page, `${name} ${width}`)));
       const wide = await page.evaluate(
         () => document.documentElement.scrollWidth - innerWidth,
       );
