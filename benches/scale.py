@@ -30,7 +30,7 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 FIGURES = ROOT / "build/bench/scale.json"
 SEED = 29
 RATES = ("1/10", "1/3", "1", "2", "10", "100")
-CHANGES, FREEZES, PUBLISHED, AGENTS = 1000, 50, 200, 16
+CHANGES, FREEZES, PUBLISHED, AGENTS = 1000, 50, 100, 16
 #: Errors of a host's clock, ns, and its drift, ppm.
 ERRORS = ((1_000_000, 0), (10_000_000, 20))
 SECONDS = 60
