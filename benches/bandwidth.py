@@ -16,15 +16,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import machine
+import page_part
 from levels import LORENTZ, ROOT
 
 BOTTLENECK = ROOT / "target/release/examples/bottleneck"
 PAGE = ROOT / "docs/bandwidth.md"
 RAW = ROOT / "build/bench/bandwidth.json"
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 METHODS = ("trains", "slops", "yaz")
 TIMERS = ("precise", "system")
 #: Number of estimates of each kind.
@@ -295,7 +294,5 @@ def show(record: dict) -> None:
         "",
         *table(rows),
     ]
-    text = Path(PAGE).read_text()
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    PAGE.write_text("\n".join([before + BEGIN, "", *lines, "", END]) + after)
+    page_part.write(PAGE, lines)
     print("\n".join(lines))

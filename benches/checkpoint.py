@@ -23,11 +23,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import machine
+import page_part
 from levels import LORENTZ, ROOT
 from suites import announce
 
 PAGE = ROOT / "docs/checkpoint.md"
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 FIGURES = ROOT / "build/bench/checkpoint.json"
 TIMEOUT = 180
 #: Length of each wait, and of its part before the checkpoint, virtual s.
@@ -464,7 +464,5 @@ def run(quick: bool, tsc_hertz: float) -> None:
     FIGURES.write_text(json.dumps(figures))
     text = section(about, figures)
     if not quick:
-        page = PAGE.read_text()
-        before, after = page.split(BEGIN)[0], page.split(END)[1]
-        PAGE.write_text("\n".join([before + BEGIN, "", *text, "", END]) + after)
+        page_part.write(PAGE, text)
     print("\n".join(text))

@@ -17,6 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import machine
+import page_part
 from levels import ROOT
 from suites import announce
 
@@ -26,7 +27,6 @@ from framework import lorentz as command_line  # noqa: E402
 from framework.cluster import Agent, Etcd, Host  # noqa: E402
 
 PAGE = ROOT / "docs/cluster.md"
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 FIGURES = ROOT / "build/bench/scale.json"
 SEED = 29
 RATES = ("1/10", "1/3", "1", "2", "10", "100")
@@ -244,7 +244,5 @@ def run(quick: bool, tsc_hertz: float) -> None:
     FIGURES.write_text(json.dumps(figures))
     text = section(about, figures)
     if not quick:
-        page = PAGE.read_text()
-        before, after = page.split(BEGIN)[0], page.split(END)[1]
-        PAGE.write_text("\n".join([before + BEGIN, "", *text, "", END]) + after)
+        page_part.write(PAGE, text)
     print("\n".join(text))

@@ -20,12 +20,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import machine
+import page_part
 from levels import ROOT
 
 PROGRAM = ROOT / "target/release/examples/timers_bench"
 PAGE = ROOT / "docs/timers.md"
 FIGURES = ROOT / "build/bench/timers.json"
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 LOADS = {
     "idle": "nothing else",
     "cpu": "100 threads of square roots",
@@ -263,7 +263,5 @@ def run(quick: bool, tsc_hertz: float) -> None:
     FIGURES.write_text(json.dumps(figures))
     lines = section(about, figures, quick)
     draw()
-    text = PAGE.read_text()
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    PAGE.write_text("\n".join([before + BEGIN, "", *lines, "", END]) + after)
+    page_part.write(PAGE, lines)
     print("\n".join(lines))
