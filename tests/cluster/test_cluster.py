@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 import urllib.request
+from collections.abc import Callable
 
 import pytest
 from framework import lorentz, needs
@@ -80,6 +81,13 @@ def error_of(folder, host: Host, nanos: int) -> tuple[str, str]:
 def wait_for_both(etcd: Etcd, clock: str, **wanted: object) -> None:
     for name in ("a", "b"):
         etcd.wait_for_host(clock, name, **wanted)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def watcher(host: Host, clock: str) -> Running:
@@ -190,6 +198,7 @@ def test_a_host_that_joins_late_is_on_the_line(etcd, hosts, clock):
             etcd.wait_for_host(clock, "a", change=change["change"], late_ns=0)
         with b.agent(etcd):
             etcd.wait_for_host(clock, "b", change=3, late_ns=0)
+            until(lambda: etcd.status(clock)["frozen"])
             assert a.point(clock)[1] == b.point(clock)[1]
             etcd.ok("unfreeze", clock, "--lead", "100ms")
             time.sleep(0.5)
@@ -306,10 +315,7 @@ def test_a_partition_by_the_network_is_a_store_that_does_not_answer(hosts, tmp_p
         with a.agent(store, "--lease", "1s") as agent:
             store.wait_for_host("lab", "a", change=1)
             agent.signal(signal.SIGSTOP)
-            deadline = time.monotonic() + 20
-            while store.hosts("lab"):
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            until(lambda: not store.hosts("lab"))
             agent.signal(signal.SIGCONT)
             store.wait_for_host("lab", "a", change=1)
 
@@ -346,10 +352,7 @@ def test_a_clock_that_is_removed_leaves_nothing_on_the_hosts(etcd, hosts, clock)
     with a.agent(etcd) as agent:
         etcd.wait_for_host(clock, "a", change=1)
         etcd.ok("rm", clock)
-        deadline = time.monotonic() + 20
-        while a.left():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: not a.left())
         assert agent.finish_by(signal.SIGTERM) == 0
 
 

@@ -101,18 +101,19 @@ impl Follower {
         Ok(follower)
     }
 
-    /// Follows the records that `records` brings until the sender is gone. `report` receives a report after each of them, and one a
-    /// second.
+    /// Follows the records that `records` brings until the sender is gone. `report` receives a report at the begin, after each
+    /// record, and one a second.
     pub fn run(mut self, records: &Receiver<ClockRecord>, mut report: impl FnMut(HostReport)) {
+        let mut done = Ok(());
         loop {
-            let done = match records.recv_timeout(CHECK_INTERVAL) {
+            if let Err(error) = done.and_then(|()| self.report()).map(&mut report) {
+                eprintln!("lorentz-agent: {}: {error:#}", self.container.name());
+            }
+            done = match records.recv_timeout(CHECK_INTERVAL) {
                 Ok(record) => self.take(record),
                 Err(RecvTimeoutError::Timeout) => self.check(),
                 Err(RecvTimeoutError::Disconnected) => break,
             };
-            if let Err(error) = done.and_then(|()| self.report()).map(&mut report) {
-                eprintln!("lorentz-agent: {}: {error:#}", self.container.name());
-            }
         }
         if let Err(error) = self.container.leave() {
             eprintln!("lorentz-agent: {}: {error}", self.container.name());

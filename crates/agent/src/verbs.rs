@@ -1,7 +1,7 @@
 //! The verbs that read and change the records of clocks. They talk to the store alone: an agent does what a record says.
 
 use anyhow::Context;
-use lorentz_clock::Span;
+use lorentz_clock::{Span, WallTime};
 use lorentz_control::{Date, HostNow};
 use serde_json::{json, Value};
 
@@ -157,7 +157,7 @@ fn clock_line(stored: &StoredClock, now: TaiInstant) -> String {
     };
     let segment = record.in_force(now);
     let virt = segment.virtual_at(now);
-    let wall = segment.wall().plus(Span(virt.0));
+    let wall = to_millis(segment.wall().plus(Span(virt.0)));
     let state = if virt == segment.limit() { "frozen" } else { "running" };
     let to_come = record.segments().iter().filter(|one| one.at_tai_ns > now).count();
     let to_come = match to_come {
@@ -171,6 +171,12 @@ fn clock_line(stored: &StoredClock, now: TaiInstant) -> String {
         segment.rate(),
         record.change()
     )
+}
+
+/// Drops what people do not read.
+fn to_millis(wall: WallTime) -> WallTime {
+    const MILLI: i128 = 1_000_000;
+    WallTime::from_nanos(wall.as_nanos().div_euclid(MILLI) * MILLI)
 }
 
 fn host_line(host: &str, report: &HostReport, change: u64) -> String {
