@@ -111,7 +111,7 @@ fakecmd() {
 
 
 def test_libfaketimes_own_scripts_pass(link: Path, tmp_path: Path):
-    tests = REPO / "build/faketime/root/test"
+    tests = REPO / "build/faketime/unpacked/test"
     if not tests.exists():
         needs.missing("libfaketime's tests are not here (scripts/setup test fetches them)")
     folder = tmp_path / "test"

@@ -20,7 +20,7 @@ from framework.build import REPO
 from framework.running import Running
 
 #: etcd as scripts/etcd fetches it.
-FETCHED = REPO / "build" / "etcd" / "root" / "usr" / "bin" / "etcd"
+FETCHED = REPO / "build" / "etcd" / "unpacked" / "usr" / "bin" / "etcd"
 #: Limit of a wait for an event, s.
 TIMEOUT = 20
 

@@ -56,8 +56,6 @@ struct Followed {
     thread: JoinHandle<()>,
     /// The last report that was stored, and when.
     stored: Option<(HostReport, tokio::time::Instant)>,
-    /// The last report.
-    latest: Option<HostReport>,
 }
 
 /// The agent.
@@ -188,7 +186,6 @@ impl Agent {
         report: HostReport,
     ) -> anyhow::Result<()> {
         let Some(followed) = self.clocks.get_mut(&name) else { return Ok(()) };
-        followed.latest = Some(report.clone());
         let is_news = match &followed.stored {
             None => true,
             Some((old, at)) => {
@@ -235,7 +232,7 @@ impl Agent {
                 let _ = sender.send((reported.clone(), report));
             });
         })?;
-        let followed = Followed { records, thread, stored: None, latest: None };
+        let followed = Followed { records, thread, stored: None };
         self.clocks.insert(name.to_string(), followed);
         Ok(())
     }
