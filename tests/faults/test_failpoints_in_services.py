@@ -18,6 +18,7 @@ from framework.experiments import SECOND, Experiment
 from framework.failpoints import Faulty, Points, session
 from framework.points import (
     AT_ONCE,
+    WAYS,
     Place,
     at_each,
     done,
@@ -28,6 +29,7 @@ from framework.points import (
     works,
 )
 from framework.running import Inside, Running
+from framework.skipping import BLINK, BY_COUNT, BY_LOOKING
 
 
 def alone(count: int, **options: object) -> Faulty:
@@ -53,6 +55,9 @@ def end_skipper(inside: Faulty, number: int = signal.SIGKILL) -> None:
 
 
 # Skippers
+
+#: Real seconds in which a skipper looks at the tasks some hundred times.
+MANY_LOOKS = 0.5
 
 
 def check_an_ended_skipper(place: Place, number: int) -> None:
@@ -124,6 +129,29 @@ def test_a_skipper_may_stand_still_in_the_midst_of_vouching(place):
         inside.points.release(place.point)
         assert len(inside.wait_for(100, ev="done")) == 100
         inside.succeed()
+
+
+EXECS = [point for point, ways in WAYS.items() if any(way.kind == "exec" for way in ways)]
+
+
+@pytest.mark.parametrize("unprivileged", [BY_COUNT, BY_LOOKING])
+@pytest.mark.parametrize("point", EXECS)
+def test_time_does_not_leap_while_a_program_is_executed(point, unprivileged):
+    """Its clock's page is in neither the old memory nor the new one for a moment. A skipper that
+    begins then knows the process."""
+    script = 'sleep 86400 & echo "{\\"ev\\":\\"ready\\"}"; read -r _; exec sleep 3600'
+    with Faulty("sh", "-c", script, stdin=True, unprivileged=unprivileged) as inside:
+        inside.line(ev="ready")
+        until(lambda: inside.time()["waits"] == 1)
+        inside.points.arm(point)
+        inside.close_stdin()
+        inside.points.wait(point)
+        how = {"unprivileged": unprivileged, "session": inside.session}
+        lorentz.ok("skip", inside.name, "on", **how)
+        time.sleep(MANY_LOOKS)
+        assert inside.time()["skip"]["leaps"] == 0
+        inside.points.release(point)
+        inside.succeed(timeout=BLINK)
 
 
 # Threads that leap by themselves

@@ -248,9 +248,13 @@ def check_shares(
     Returns the status at the end.
     """
 
-    def engine_waited() -> int:
-        threads = Path(f"/proc/{engine}/task").iterdir()
-        return sum(schedstat(thread)[1] for thread in threads) + stolen("cpu")
+    def engine_waited() -> dict[str, int]:
+        """By threads: those that answer commands come and go."""
+        waited = {"stolen": stolen("cpu")}
+        for thread in Path(f"/proc/{engine}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                waited[thread.name] = schedstat(thread)[1]
+        return waited
 
     def look(status: dict) -> dict[str, Processor]:
         cpus = {name: numbers(experiment.member(name, status)["cpus"]) for name in tasks}
@@ -258,13 +262,14 @@ def check_shares(
 
     first = experiment.status()
     engine = first["pid"]
-    delayed = -engine_waited()
+    waited_before = engine_waited()
     earliest, begin = look(first), experiment.status()
     begun = look(begin)
     nearly = experiment.advance(seconds, timeout)
     ending, end = look(nearly), experiment.status()
     latest = look(end)
-    delayed += engine_waited()
+    waited = engine_waited()
+    delayed = sum(waited[thread] - waited_before.get(thread, 0) for thread in waited)
     for name in tasks:
         tdf = experiment.member(name, end)["tdf"]
         count = len(numbers(experiment.member(name, end)["cpus"]))

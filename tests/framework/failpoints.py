@@ -94,7 +94,7 @@ class Faulty(Inside):
     @functools.cached_property
     def points(self) -> Points:
         """The failpoints of its clock."""
-        clock = self.session.state_dir() / self.name / "clock"
+        clock = self.session.state_dir(self.unprivileged) / self.name / "clock"
         deadline = time.monotonic() + 10
         while not clock.exists():
             assert time.monotonic() < deadline, "the container does not appear"

@@ -28,6 +28,13 @@ def test_a_day_is_over_at_once(unprivileged):
     assert time.monotonic() - began < BLINK
 
 
+@pytest.mark.parametrize("unprivileged", [BY_COUNT, BY_LOOKING])
+def test_a_day_is_over_at_once_after_long_work(unprivileged):
+    work = "while time.monotonic() < start + 2: pass\n"
+    took = seconds_inside(f"{work}time.sleep({DAY})", unprivileged=unprivileged)
+    assert DAY + 2 <= took < DAY + 2 + BLINK
+
+
 WAITS = {
     "sleep": "time.sleep(86400)",
     "select": "import select; select.select([], [], [], 86400)",

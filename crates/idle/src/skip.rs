@@ -314,10 +314,8 @@ impl Watch {
         if mode == SkipMode::Off {
             return Next::End;
         }
-        if HostMoment::now() >= self.look_at
-            && self.clock.can_leap()
-            && self.leap(asleep, mode == SkipMode::Force)
-        {
+        let is_due = HostMoment::now() >= self.look_at && self.clock.can_leap();
+        if is_due && self.leap(asleep, mode == SkipMode::Force) {
             self.rest = MIN_REST;
             self.in_a_row += 1;
             self.leapt_at = HostMoment::now();
@@ -327,7 +325,7 @@ impl Watch {
         self.notified = self.clock.notify_late(self.notified, &self.known, MAX_REST);
         let longest = if self.clock.has_deadlines() { MAX_REST } else { MAX_IDLE_REST };
         self.rest = (self.rest * 2).min(longest);
-        if self.switch_trace.is_none() {
+        if is_due && self.switch_trace.is_none() {
             // A look through /proc takes milliseconds. The longer the last leap is past, the later the next look.
             let in_vain = self.leapt_at.elapsed();
             self.look_at = HostMoment::now().after((in_vain / 8).min(MAX_LOOK_INTERVAL));

@@ -8,9 +8,9 @@ use lorentz_control::processes::{self, threads_of, FileId, Process};
 
 use crate::task::{Blocker, SleepingTask, TaskState};
 
-/// Returns the processes on the clock in `file` that have not ended.
+/// Returns the processes on the clock in `file` that have not ended, with those that execute a program on it.
 pub fn members(file: &FileId) -> Vec<u32> {
-    let on_clock = processes::on_clock(file).unwrap_or_default();
+    let on_clock = processes::on_clock_or_entering(file).unwrap_or_default();
     on_clock.iter().filter(|process| !process.has_ended()).map(|process| process.pid).collect()
 }
 
