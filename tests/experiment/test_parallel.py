@@ -38,7 +38,7 @@ def tasks(container: Inside, number: int) -> list[int]:
 @needs_two
 @pytest.mark.alone
 def test_two_tasks_get_two_processors_for_each_virtual_second():
-    """Beside a container that has one of them; TDFs as usual. What is wanted is counted for both."""
+    """Beside a container that has one of them; TDFs as usual. Both count for what it wanted."""
     with Experiment("--cpus", TWO) as experiment:
         both = experiment.run(*counters(2), tdf="2", parallel=2)
         single = experiment.run(*counters(1), tdf="1")

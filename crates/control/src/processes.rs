@@ -271,16 +271,16 @@ impl Supervision {
 fn is_entering(pid: u32, file: &FileId) -> bool {
     // A look at the status takes 15 us, and the kernel shows no more of another user's process.
     let user = nix::unistd::geteuid();
-    let is_own = || {
-        fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == user.as_raw())
-    };
+    let is_own =
+        || fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == user.as_raw());
     if !user.is_root() && !is_own() {
         return false;
     }
     let has_file = |pid| open_files(pid).any(|open| open.is_same(file));
     let supervision = Supervision::of(pid);
     let maps_it = || {
-        let is_of_lorentz = || Process::read(pid).is_some_and(|one| one.comm.starts_with("lorentz"));
+        let is_of_lorentz =
+            || Process::read(pid).is_some_and(|one| one.comm.starts_with("lorentz"));
         has_file(pid) && !is_of_lorentz()
     };
     // In the order in which an exec goes through them.
