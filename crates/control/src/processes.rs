@@ -244,7 +244,7 @@ pub fn entering() -> io::Result<Vec<u32>> {
     Ok(numbers()?.filter(may_enter).collect())
 }
 
-/// What the kernel says about the supervision of a process.
+/// The supervision of a process, as the kernel reports it.
 struct Supervision {
     /// The process id of its tracer.
     tracer: Option<u32>,
