@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 from framework import lorentz, needs
-from framework.cluster import Etcd, Host, difference
+from framework.cluster import Etcd, Host, difference, free_ports
 from framework.containers import Bundle
 from framework.running import Running
 
@@ -401,3 +401,62 @@ def test_wrong_input_is_one_line(etcd, hosts, clock):
         a.run("run", "--clock", "cluster/none", "--", "true"),
         "--clock cluster/none: no agent on this host keeps this clock",
     )
+
+
+@pytest.fixture
+def certificates(tmp_path):
+    """Variables of etcdctl: an authority, and a certificate and key for servers and clients."""
+    openssl = needs.tool("openssl")
+    names = {"CACERT": "ca.pem", "CERT": "host.pem", "KEY": "host.key"}
+    paths = {name: str(tmp_path / file) for name, file in names.items()}
+    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    ca_key = str(tmp_path / "ca.key")
+    calls = [
+        ("req", "-x509", *new_key, "-keyout", ca_key, "-out", paths["CACERT"], "-subj", "/CN=ca"),
+        (
+            *("req", "-x509", *new_key, "-keyout", paths["KEY"], "-out", paths["CERT"]),
+            *("-subj", "/CN=host", "-CA", paths["CACERT"], "-CAkey", ca_key),
+            *("-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"),
+        ),
+    ]
+    for call in calls:
+        done = subprocess.run([openssl, *call], capture_output=True, check=False, timeout=20)
+        if done.returncode:
+            needs.missing(f"openssl {call[0]}: {done.stderr.decode()}")
+    return {f"ETCDCTL_{name}": path for name, path in paths.items()}
+
+
+def test_etcd_by_certificates_of_both_sides(hosts, tmp_path, certificates):
+    """As etcdctl takes them from its variables; without them the store refuses."""
+    with Etcd(tmp_path, certificates=certificates) as store:
+        store.ok("create", "lab", "--rate", "3")
+        with hosts[0].agent(store):
+            store.wait_for_host("lab", "a", change=1)
+            assert hosts[0].clock("lab")["rate"] == "3"
+        bare = lorentz.call("cluster", "ls", *store.options)
+        assert bare.returncode == 1
+        assert len(bare.stderr.splitlines()) == 1
+        half = {**lorentz.session.environment(), "ETCDCTL_CERT": certificates["ETCDCTL_CERT"]}
+        done = lorentz.call("cluster", "ls", *store.options, env=half)
+        assert "expected both, or none" in done.stderr
+
+
+def test_prometheus_reads_an_agent(etcd, hosts, clock):
+    a, _ = hosts
+    (port,) = free_ports(1)
+    with a.agent(etcd, "--metrics", f"127.0.0.1:{port}"):
+        etcd.wait_for_host(clock, "a", change=1)
+
+        def read(page: str) -> str:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5) as answer:
+                return answer.read().decode()
+
+        assert read("healthz") == "ok\n"
+        lines = read("metrics").splitlines()
+        assert "lorentz_cluster_store_connected 1" in lines
+        assert f'lorentz_cluster_change{{clock="{clock}"}} 1' in lines
+        assert f'lorentz_cluster_state{{clock="{clock}",state="follows"}} 1' in lines
+        # A port that is taken is one line.
+        second = a.run("cluster", "serve", *etcd.options, "--metrics", f"127.0.0.1:{port}")
+        assert second.returncode == 1
+        assert "--metrics" in second.stderr

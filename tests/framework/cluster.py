@@ -40,44 +40,28 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-class Etcd(Running):
-    """An etcd of one member. It may be ended and begun again with the same data."""
+class Store:
+    """What agents and commands have in common, whichever store they use."""
 
-    def __init__(self, folder: Path, ports: tuple[int, int] | None = None) -> None:
-        client, peer = ports or tuple(free_ports(2))
-        self.ports = (client, peer)
-        self.address = f"127.0.0.1:{client}"
-        self.folder = folder
-        command = [
-            etcd_program(),
-            *("--data-dir", str(folder / "etcd")),
-            *("--log-level", "error"),
-            *("--listen-client-urls", f"http://{self.address}"),
-            *("--advertise-client-urls", f"http://{self.address}"),
-            *("--listen-peer-urls", f"http://127.0.0.1:{peer}"),
-            *("--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}"),
-            *("--initial-cluster", f"default=http://127.0.0.1:{peer}"),
-        ]
-        super().__init__(command, label="etcd")
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of `lorentz cluster` that name the store."""
+        raise NotImplementedError
 
-    def __enter__(self) -> Etcd:
-        super().__enter__()
-        deadline = time.monotonic() + TIMEOUT
-        while self.call("ls").returncode != 0:
-            assert time.monotonic() < deadline, f"etcd does not answer: {self.stderr}"
-            time.sleep(0.1)
-        return self
-
-    def again(self) -> Etcd:
-        """The same store, for a process of its own after the end of this one."""
-        return Etcd(self.folder, self.ports)
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a program that uses the store needs in its environment."""
+        return {}
 
     def call(self, *words: str) -> subprocess.CompletedProcess:
         """Calls `lorentz cluster WORDS`."""
-        return lorentz.call("cluster", *words, "--etcd", self.address)
+        env = {**lorentz.session.environment(), **self.environment}
+        return lorentz.call("cluster", *words, *self.options, env=env)
 
     def ok(self, *words: str) -> str:
-        return lorentz.ok("cluster", *words, "--etcd", self.address)
+        done = self.call(*words)
+        assert done.returncode == 0, f"lorentz cluster {words}: {done.returncode}: {done.stderr}"
+        return done.stdout
 
     def change(self, *words: str) -> dict:
         """Changes a clock. Returns the change as JSON."""
@@ -98,6 +82,58 @@ class Etcd(Running):
                 return report
             assert time.monotonic() < deadline, f"{host}: {wanted}: {report}"
             time.sleep(0.05)
+
+
+class Etcd(Store, Running):
+    """An etcd of one member. It may be ended and begun again with the same data."""
+
+    def __init__(
+        self,
+        folder: Path,
+        ports: tuple[int, int] | None = None,
+        certificates: dict[str, str] | None = None,
+    ) -> None:
+        self.certificates = certificates or {}
+        scheme = "https" if certificates else "http"
+        client, peer = ports or tuple(free_ports(2))
+        self.ports = (client, peer)
+        self.address = f"127.0.0.1:{client}"
+        self.folder = folder
+        command = [
+            etcd_program(),
+            *("--data-dir", str(folder / "etcd")),
+            *("--log-level", "error"),
+            *("--listen-client-urls", f"{scheme}://{self.address}"),
+            *("--advertise-client-urls", f"{scheme}://{self.address}"),
+            *("--listen-peer-urls", f"http://127.0.0.1:{peer}"),
+            *("--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}"),
+            *("--initial-cluster", f"default=http://127.0.0.1:{peer}"),
+        ]
+        if certificates:
+            command += ["--client-cert-auth", "--trusted-ca-file", certificates["ETCDCTL_CACERT"]]
+            command += ["--cert-file", certificates["ETCDCTL_CERT"]]
+            command += ["--key-file", certificates["ETCDCTL_KEY"]]
+        super().__init__(command, label="etcd")
+
+    def __enter__(self) -> Etcd:
+        super().__enter__()
+        deadline = time.monotonic() + TIMEOUT
+        while self.call("ls").returncode != 0:
+            assert time.monotonic() < deadline, f"etcd does not answer: {self.stderr}"
+            time.sleep(0.1)
+        return self
+
+    def again(self) -> Etcd:
+        """The same store, for a process of its own after the end of this one."""
+        return Etcd(self.folder, self.ports, self.certificates or None)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self.certificates
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return ("--etcd", self.address)
 
 
 class Host:
@@ -135,8 +171,8 @@ class Host:
         assert done.returncode == 0, f"{self.name}: {words}: {done.stderr}"
         return done.stdout
 
-    def agent(self, etcd: Etcd, *options: str) -> Agent:
-        return Agent(self, etcd, options)
+    def agent(self, store: Store, *options: str) -> Agent:
+        return Agent(self, store, options)
 
     def program(self, clock: str, *words: str) -> Running:
         """A program on a cluster clock, as a context."""
@@ -159,10 +195,11 @@ class Host:
 class Agent(Running):
     """`lorentz cluster serve` of a host, from its first words on."""
 
-    def __init__(self, host: Host, etcd: Etcd, options: tuple[str, ...]) -> None:
+    def __init__(self, host: Host, store: Store, options: tuple[str, ...]) -> None:
         self.host = host
-        words = ("cluster", "serve", "--host", host.name, "--etcd", etcd.address, *options)
-        super().__init__(host.command(*words), env=host.environment(), label=f"agent {host.name}")
+        words = ("cluster", "serve", "--host", host.name, *store.options, *options)
+        env = {**host.environment(), **store.environment}
+        super().__init__(host.command(*words), env=env, label=f"agent {host.name}")
 
     def __enter__(self) -> Agent:
         super().__enter__()

@@ -109,19 +109,22 @@ SERVERS = {
     "lorentz-web": {"bin/lorentz-web", "share/man/man1/lorentz-web.1"},
     "lorentz-agent": {
         "bin/lorentz-agent",
-        "share/man/man1/lorentz-agent.1",
+        "bin/kubectl-lorentz",
+        *(f"share/man/man1/{name}.1" for name in ("lorentz-agent", "kubectl-lorentz")),
         *(f"share/man/man1/lorentz-cluster{verb}.1" for verb in ("", "-ls")),
     },
 }
 #: Path below the prefix -> the text of the link.
 LINKS = {
     "bin/lorentz-faketime": "lorentz",
+    "bin/kubectl-lorentz": "lorentz-agent",
     **{f"bin/timekeeper-{name}": "timekeeper" for name in UTILITIES},
     **{f"lib/lib{name}.so": f"lib{name}.so.0" for name in LIBRARIES},
     "lib/libtimekeeper.so": "libtimekeeper.so.1",
     "lib/cni/lorentz-cni": "../../bin/lorentz-cni",
     **{f"share/man/man1/timekeeper-{name}.1": "timekeeper.1" for name in UTILITIES},
     "share/man/man1/lorentz-agent.1": "lorentz-cluster.1",
+    "share/man/man1/kubectl-lorentz.1": "lorentz-cluster.1",
 }
 ALL = {*FILES, *TEMPLATES, *LINKS}
 

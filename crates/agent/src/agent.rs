@@ -26,6 +26,7 @@ use tokio::time::{interval, sleep, MissedTickBehavior};
 
 use crate::follower::{Fence, Follower, LastContact};
 use crate::host_tai::{HostReading, HostTai};
+use crate::metrics::Metrics;
 use crate::record::ClockRecord;
 use crate::store::{HostReport, Store, StoreEvent, StoredClock};
 
@@ -64,6 +65,7 @@ pub struct Agent {
     state: StateDir,
     contact: LastContact,
     clocks: BTreeMap<String, Followed>,
+    metrics: Metrics,
     reports: UnboundedReceiver<(String, HostReport)>,
     sender: UnboundedSender<(String, HostReport)>,
 }
@@ -74,12 +76,13 @@ impl Agent {
     /// # Errors
     ///
     /// If the state directory cannot be used.
-    pub fn new(options: AgentOptions) -> anyhow::Result<Agent> {
+    pub fn new(options: AgentOptions, metrics: Metrics) -> anyhow::Result<Agent> {
         let (sender, reports) = unbounded_channel();
         let contact = LastContact::default();
         contact.note();
         let state = StateDir::open()?;
-        Ok(Agent { options, state, contact, clocks: BTreeMap::new(), reports, sender })
+        let clocks = BTreeMap::new();
+        Ok(Agent { options, state, contact, clocks, metrics, reports, sender })
     }
 
     /// Keeps the clocks until SIGTERM or SIGINT. `connect` connects to the store; `ready` is called when the first connection stands.
@@ -119,12 +122,14 @@ impl Agent {
                             ready();
                         }
                         retry = FIRST_RETRY;
+                        self.metrics.set_store(true);
                         self.watch(&mut store).await
                     }
                     Err(error) => error,
                 },
                 Err(error) => error,
             };
+            self.metrics.set_store(false);
             eprintln!("lorentz-agent: the store: {lost:#}; the clocks go on, and it is tried again in {retry:?}");
             sleep(retry).await;
             retry = (retry * 2).min(MAX_RETRY);
@@ -186,6 +191,7 @@ impl Agent {
         report: HostReport,
     ) -> anyhow::Result<()> {
         let Some(followed) = self.clocks.get_mut(&name) else { return Ok(()) };
+        self.metrics.set_report(&name, &report);
         let is_news = match &followed.stored {
             None => true,
             Some((old, at)) => {
@@ -239,6 +245,7 @@ impl Agent {
 
     fn drop_clock(&mut self, name: &str) {
         if let Some(Followed { records, thread, .. }) = self.clocks.remove(name) {
+            self.metrics.remove(name);
             drop(records);
             // A thread that has panicked has said why.
             let _ = thread.join();

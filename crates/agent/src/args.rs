@@ -12,6 +12,9 @@ pub struct ClusterArgs {
     /// The store that all hosts share, etcd; several addresses are separated by commas [default: LORENTZ_ETCD, else 127.0.0.1:2379]
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', global = true)]
     pub etcd: Vec<String>,
+    /// The store is the Kubernetes cluster that kubectl would use, in place of etcd; 'kubectl lorentz' means it
+    #[arg(long, global = true, conflicts_with = "etcd")]
+    pub kubernetes: bool,
     /// The verb.
     #[command(subcommand)]
     pub verb: ClusterVerb,
@@ -29,10 +32,10 @@ pub enum ClusterVerb {
     /// Make a clock
     Create(CreateArgs),
     /// List the clocks
-    #[command(alias = "list")]
+    #[command(visible_alias = "get", alias = "list")]
     Ls(ListArgs),
     /// Show a clock and how the hosts' clocks stand to it
-    #[command(alias = "get")]
+    #[command(alias = "describe")]
     Status(StatusArgs),
     /// Change a clock's rate on all hosts
     #[command(group = ArgGroup::new("speed").required(true))]
@@ -52,7 +55,23 @@ pub enum ClusterVerb {
     /// Remove a clock from the store
     ///
     /// Programs on it go on by the line in force.
+    #[command(alias = "delete")]
     Rm(RmArgs),
+    /// Print the Kubernetes manifest: custom resources, rights, and an agent for each node
+    ///
+    /// 'lorentz cluster manifest | kubectl apply -f -'.
+    Manifest(ManifestArgs),
+}
+
+// `lorentz cluster manifest`.
+#[derive(Args, Debug)]
+pub struct ManifestArgs {
+    /// The image of the agents
+    #[arg(long, value_name = "IMAGE", default_value = "localhost/lorentz")]
+    pub image: String,
+    /// Print the custom resources alone
+    #[arg(long)]
+    pub crds: bool,
 }
 
 // `lorentz cluster serve`.
@@ -70,6 +89,9 @@ pub struct ServeArgs {
     /// Bound of the error of this host's clock [default: adjtimex(2)'s maxerror, which an NTP daemon keeps]
     #[arg(long, value_name = "DUR", value_parser = parse_bound)]
     pub error_bound: Option<Span>,
+    /// Answer Prometheus here: '/metrics', and '/healthz'
+    #[arg(long, value_name = "HOST:PORT")]
+    pub metrics: Option<String>,
     /// For tests: a file with an error of this host's clock, ns, which is read at each look
     #[arg(long, value_name = "FILE", hide = true)]
     pub test_offset: Option<PathBuf>,
@@ -95,6 +117,9 @@ pub struct CreateArgs {
 // `lorentz cluster ls`.
 #[derive(Args, Debug)]
 pub struct ListArgs {
+    /// This clock alone
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

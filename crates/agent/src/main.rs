@@ -1,4 +1,4 @@
-//! `lorentz-agent`: clocks that several hosts share. `lorentz cluster` starts it.
+//! `lorentz-agent`: clocks that several hosts share. `lorentz cluster` starts it, and `kubectl lorentz` by its name `kubectl-lorentz`.
 //!
 //! All hosts follow one record in a store ([`record`], [`store`]): a line from real to virtual time, by International Atomic Time. A
 //! change is published for an instant to come. The agent of each host ([`agent`]) puts the host's clock on the line ([`follower`]) from
@@ -10,12 +10,15 @@ mod agent;
 mod args;
 mod follower;
 mod host_tai;
+mod metrics;
 mod record;
 mod store;
 mod verbs;
 mod wrong_input;
 
+use std::future::Future;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -24,8 +27,9 @@ use clap::Parser;
 use agent::{Agent, AgentOptions};
 use args::{ClusterArgs, ClusterVerb, ServeArgs};
 use host_tai::{HostTai, InjectedError};
+use metrics::Metrics;
 use record::Wanted;
-use store::Etcd;
+use store::{Etcd, Kubernetes, Store};
 use wrong_input::WrongInput;
 
 /// Clocks that several hosts share
@@ -72,13 +76,38 @@ fn addresses(args: &ClusterArgs) -> Vec<String> {
 }
 
 async fn dispatch(args: &ClusterArgs) -> anyhow::Result<()> {
-    let etcd = addresses(args);
-    if let ClusterVerb::Serve(serve_args) = &args.verb {
-        return serve(&etcd, serve_args).await;
+    match (&args.verb, uses_kubernetes(args)) {
+        (ClusterVerb::Manifest(args), _) => verbs::manifest(args),
+        (ClusterVerb::Serve(args), true) => {
+            let (host, options) = agent_options(args)?;
+            let name = options.host_name.clone();
+            serve(args, options, || Kubernetes::connect(host.clone(), &name)).await
+        }
+        (ClusterVerb::Serve(serve_args), false) => {
+            let (_, options) = agent_options(serve_args)?;
+            let etcd = addresses(args);
+            serve(serve_args, options, || Etcd::connect(&etcd)).await
+        }
+        (verb, true) => {
+            let host = HostTai::new(InjectedError::default(), None);
+            call(&mut Kubernetes::connect(host, "").await?, verb).await
+        }
+        (verb, false) => call(&mut Etcd::connect(&addresses(args)).await?, verb).await,
     }
-    let store = &mut Etcd::connect(&etcd).await?;
-    match &args.verb {
-        ClusterVerb::Serve(_) => Ok(()),
+}
+
+/// Whether the store is Kubernetes: `kubectl lorentz` starts the program `kubectl-lorentz`.
+fn uses_kubernetes(args: &ClusterArgs) -> bool {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    let is_plugin = name.is_some_and(|name| name.ends_with("kubectl-lorentz"));
+    args.kubernetes || is_plugin && args.etcd.is_empty()
+}
+
+/// Carries out a verb that reads or changes the store.
+async fn call(store: &mut impl Store, verb: &ClusterVerb) -> anyhow::Result<()> {
+    match verb {
+        // They need no connection, or one of their own.
+        ClusterVerb::Serve(_) | ClusterVerb::Manifest(_) => Ok(()),
         ClusterVerb::Create(args) => verbs::create(store, args).await,
         ClusterVerb::Ls(args) => verbs::ls(store, args).await,
         ClusterVerb::Status(args) => verbs::status(store, args).await,
@@ -94,20 +123,34 @@ async fn dispatch(args: &ClusterArgs) -> anyhow::Result<()> {
 /// Growth of an error by one part in a million, ns for each second.
 const NANOS_PER_PPM: i64 = 1_000;
 
-async fn serve(etcd: &[String], args: &ServeArgs) -> anyhow::Result<()> {
+/// Returns this host's clock, and the settings of its agent.
+fn agent_options(args: &ServeArgs) -> anyhow::Result<(HostTai, AgentOptions)> {
     let injected =
         InjectedError { offset: args.test_offset.clone(), drift: args.test_drift * NANOS_PER_PPM };
+    let host = HostTai::new(injected, args.error_bound);
     let options = AgentOptions {
         host_name: args.host.clone().map_or_else(host_name, Ok)?,
-        host: HostTai::new(injected, args.error_bound),
+        host: host.clone(),
         lease: args.lease,
         fence: args.fence,
     };
+    Ok((host, options))
+}
+
+async fn serve<S: Store, F: Future<Output = anyhow::Result<S>>>(
+    args: &ServeArgs,
+    options: AgentOptions,
+    connect: impl Fn() -> F,
+) -> anyhow::Result<()> {
+    let metrics = Metrics::default();
+    if let Some(address) = &args.metrics {
+        metrics::serve(address, metrics.clone()).await?;
+    }
     let ready = || {
         // A program that waits for this line may have closed the pipe since.
         let _ = writeln!(std::io::stdout(), "lorentz-agent: keeps this host's clocks");
     };
-    Agent::new(options)?.serve(|| Etcd::connect(etcd), ready).await
+    Agent::new(options, metrics)?.serve(connect, ready).await
 }
 
 fn host_name() -> anyhow::Result<String> {

@@ -187,6 +187,16 @@ impl ClockRecord {
         self.newest().change
     }
 
+    /// The rate of the newest segment.
+    pub fn rate(&self) -> Rate {
+        self.newest().rate()
+    }
+
+    /// Whether the newest segment has a limit.
+    pub fn is_frozen(&self) -> bool {
+        self.newest().limit_ns.is_some()
+    }
+
     fn newest(&self) -> &LineSegment {
         self.segments.last().expect("a record has a segment")
     }

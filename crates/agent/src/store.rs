@@ -4,8 +4,10 @@
 //! report lives as long as the host's lease.
 
 mod etcd;
+mod kubernetes;
 
 pub use etcd::Etcd;
+pub use kubernetes::Kubernetes;
 
 use lorentz_clock::Span;
 use serde::{Deserialize, Serialize};

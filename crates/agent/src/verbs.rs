@@ -5,7 +5,9 @@ use lorentz_clock::{Span, WallTime};
 use lorentz_control::{Date, HostNow};
 use serde_json::{json, Value};
 
-use crate::args::{ChangeArgs, CreateArgs, DilateArgs, ListArgs, MoveArgs, RmArgs, StatusArgs};
+use crate::args::{
+    ChangeArgs, CreateArgs, DilateArgs, ListArgs, ManifestArgs, MoveArgs, RmArgs, StatusArgs,
+};
 use crate::host_tai::{HostTai, InjectedError};
 use crate::record::{ChangeRefused, ClockRecord, TaiInstant, Wanted};
 use crate::store::{HostReport, Store, StoredClock};
@@ -82,7 +84,13 @@ fn report_change(args: &ChangeArgs, record: &ClockRecord, at: TaiInstant) -> any
 
 /// `ls`.
 pub async fn ls(store: &mut impl Store, args: &ListArgs) -> anyhow::Result<()> {
-    let (clocks, _) = store.clocks().await?;
+    let (mut clocks, _) = store.clocks().await?;
+    if let Some(name) = &args.name {
+        clocks.retain(|clock| clock.name == *name);
+        if clocks.is_empty() {
+            return Err(unknown(name));
+        }
+    }
     let now = now()?;
     if args.json {
         let all: Vec<Value> = clocks.iter().map(|clock| clock_json(clock, now)).collect();
@@ -125,6 +133,25 @@ pub async fn rm(store: &mut impl Store, args: &RmArgs) -> anyhow::Result<()> {
         true => Ok(()),
         false => Err(unknown(&args.name)),
     }
+}
+
+/// `manifest`.
+pub fn manifest(args: &ManifestArgs) -> anyhow::Result<()> {
+    const CRDS: &str = include_str!("../../../packaging/kubernetes/crds.yaml");
+    const AGENTS: &str = include_str!("../../../packaging/kubernetes/agents.yaml");
+    let is_image = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
+    if args.image.is_empty() || !args.image.chars().all(is_image) {
+        return Err(WrongInput(format!(
+            "--image {}: expected the name of an image, as 'registry.example/lorentz:1.0'",
+            args.image
+        ))
+        .into());
+    }
+    print!("{CRDS}");
+    if !args.crds {
+        print!("---\n{}", AGENTS.replace("IMAGE", &args.image));
+    }
+    Ok(())
 }
 
 async fn clock(store: &mut impl Store, name: &str) -> anyhow::Result<StoredClock> {

@@ -29,6 +29,7 @@ mod generate_args;
 mod impairment_flags;
 mod latency_args;
 mod network_args;
+mod out_of_memory;
 mod print;
 mod print_dry_run;
 mod print_experiment;

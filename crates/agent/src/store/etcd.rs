@@ -5,13 +5,16 @@
 //! /lorentz/hosts/NAME/HOST     a report, JSON, under the host's lease
 //! ```
 
+use std::env;
+use std::fs;
 use std::future::Future;
 use std::time::Duration;
 
 use anyhow::{bail, Context};
 use etcd_client::{
-    Client, Compare, CompareOp, ConnectOptions, EventType, GetOptions, KeyValue,
-    LeaseKeepAliveStream, LeaseKeeper, PutOptions, Txn, TxnOp, WatchOptions, WatchStream,
+    Certificate, Client, Compare, CompareOp, ConnectOptions, EventType, GetOptions, Identity,
+    KeyValue,
+    LeaseKeepAliveStream, LeaseKeeper, PutOptions, Txn, TlsOptions, TxnOp, WatchOptions, WatchStream,
 };
 use lorentz_clock::{Span, NANOS_PER_SEC};
 
@@ -44,13 +47,50 @@ impl Etcd {
     /// If none answers.
     pub async fn connect(endpoints: &[String]) -> anyhow::Result<Etcd> {
         // No probes of the connection's own: the lease is renewed more often than etcd lets clients probe.
-        let options = ConnectOptions::new().with_connect_timeout(REQUEST_TIMEOUT);
+        let options = with_credentials(ConnectOptions::new())?;
+        let options = options.with_connect_timeout(REQUEST_TIMEOUT);
         let asked = endpoints.join(",");
         let connected = in_time(Client::connect(endpoints, Some(options))).await;
         let mut client = connected.with_context(|| format!("etcd at {asked}"))?;
         // A client connects when it is used.
         in_time(client.get("/lorentz", None)).await.with_context(|| format!("etcd at {asked}"))?;
         Ok(Etcd { client, watched: None, lease: None })
+    }
+}
+
+/// Adds the certificates and the user of the variables that etcdctl reads: ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY, each a file,
+/// and ETCDCTL_USER, `NAME:PASSWORD`.
+fn with_credentials(mut options: ConnectOptions) -> anyhow::Result<ConnectOptions> {
+    let file = |variable: &str| -> anyhow::Result<Option<Vec<u8>>> {
+        let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()) else {
+            return Ok(None);
+        };
+        let path = path.display().to_string();
+        Ok(Some(fs::read(&path).with_context(|| format!("{variable}={path}"))?))
+    };
+    let authority = file("ETCDCTL_CACERT")?;
+    let identity = match (file("ETCDCTL_CERT")?, file("ETCDCTL_KEY")?) {
+        (Some(certificate), Some(key)) => Some(Identity::from_pem(certificate, key)),
+        (None, None) => None,
+        _ => bail!("ETCDCTL_CERT and ETCDCTL_KEY belong together; expected both, or none"),
+    };
+    if authority.is_some() || identity.is_some() {
+        let mut tls = TlsOptions::new();
+        if let Some(authority) = authority {
+            tls = tls.ca_certificate(Certificate::from_pem(authority));
+        }
+        if let Some(identity) = identity {
+            tls = tls.identity(identity);
+        }
+        options = options.with_tls(tls);
+    }
+    match env::var("ETCDCTL_USER") {
+        Err(_) => Ok(options),
+        Ok(user) => {
+            let (name, password) =
+                user.split_once(':').context("ETCDCTL_USER: expected NAME:PASSWORD")?;
+            Ok(options.with_user(name, password))
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use lorentz_control::{ClockOptions, HostNow, WhichClock};
 use lorentz_experiment::{Experiment, Joining};
 
 use crate::args::{AttachArgs, AttachTarget, Exec, RunArgs};
+use crate::out_of_memory::MemoryWatch;
 use crate::print;
 use crate::print_dry_run::PlannedClock;
 use crate::ready::ReadyFd;
@@ -62,7 +63,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<i32> {
         let _ = ready.map(|mut ready| ready.write_all(b"\n"));
         Ok(())
     };
+    let memory = MemoryWatch::begin();
     let status = container::run(made.clone(), &args.command, options.frozen, joins);
+    explain_kill(&memory, &args.command, &status);
     leave(&made, refused.map_or(status, Err))
 }
 
@@ -141,8 +144,19 @@ pub fn exec(args: &Exec) -> anyhow::Result<i32> {
         return Err(error).context("lorentz-runtime, which enters containers");
     }
     let command = lorentz_network::enter_node(&state, &found, &args.command)?;
+    let memory = MemoryWatch::begin();
     let status = container::exec(&found, &command);
+    explain_kill(&memory, &command, &status);
     leave(&found, status)
+}
+
+/// Says so if the kernel has killed the program for want of memory.
+fn explain_kill(memory: &MemoryWatch, command: &[OsString], status: &anyhow::Result<i32>) {
+    let program = command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+    let why = status.as_ref().ok().and_then(|status| memory.explain(&program, *status));
+    if let Some(why) = why {
+        eprintln!("lorentz: {why}");
+    }
 }
 
 pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
