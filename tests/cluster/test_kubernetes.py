@@ -4,13 +4,16 @@ that are time namespaces."""
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 import yaml
 from framework import lorentz, needs
+from framework.build import REPO
 from framework.cluster import TIMEOUT, Host, difference
 from framework.kubernetes import KubeApi
 
@@ -220,8 +223,12 @@ def test_wrong_input_is_one_line(api, tmp_path):
 
 def test_the_manifest_has_all_that_a_cluster_needs():
     text = lorentz.ok("cluster", "manifest", "--image", "example.org/lorentz:1")
+    assert "{{" not in text
     parts = {part["kind"]: part for part in yaml.safe_load_all(text)}
-    assert set(parts) >= {"CustomResourceDefinition", "DaemonSet", "ClusterRole", "RuntimeClass"}
+    assert set(parts) >= {
+        *("CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "ServiceAccount"),
+        *("DaemonSet", "PodDisruptionBudget", "RuntimeClass"),
+    }
     pod = parts["DaemonSet"]["spec"]["template"]["spec"]
     images = [one["image"] for one in pod["initContainers"] + pod["containers"]]
     assert images == ["example.org/lorentz:1"] * 2
@@ -229,3 +236,21 @@ def test_the_manifest_has_all_that_a_cluster_needs():
     assert {group for rule in parts["ClusterRole"]["rules"] for group in rule["apiGroups"]} == {
         "lorentz.dev"
     }
+
+
+def test_the_chart_makes_what_the_manifest_has():
+    helm = shutil.which("helm")
+    if not helm:
+        pytest.skip("helm is not here (go install helm.sh/helm/v3/cmd/helm@latest builds it)")
+    chart = REPO / "packaging" / "kubernetes" / "chart"
+    options = ("--set", "image=example.org/lorentz:1", "--include-crds")
+    for call in (("lint", chart), ("template", "lorentz", chart, *options)):
+        done = subprocess.run([helm, *call], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+    manifest = lorentz.ok("cluster", "manifest", "--image", "example.org/lorentz:1")
+
+    def by_name(text: str) -> dict:
+        parts = [part for part in yaml.safe_load_all(text) if part]
+        return {(part["kind"], part["metadata"]["name"]): part for part in parts}
+
+    assert by_name(done.stdout) == by_name(manifest)

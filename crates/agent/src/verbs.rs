@@ -137,8 +137,8 @@ pub async fn rm(store: &mut impl Store, args: &RmArgs) -> anyhow::Result<()> {
 
 /// `manifest`.
 pub fn manifest(args: &ManifestArgs) -> anyhow::Result<()> {
-    const CRDS: &str = include_str!("../../../packaging/kubernetes/crds.yaml");
-    const AGENTS: &str = include_str!("../../../packaging/kubernetes/agents.yaml");
+    const CRDS: &str = include_str!("../../../packaging/kubernetes/chart/crds/crds.yaml");
+    const AGENTS: &str = include_str!("../../../packaging/kubernetes/chart/templates/agents.yaml");
     let is_image = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
     if args.image.is_empty() || !args.image.chars().all(is_image) {
         return Err(WrongInput(format!(
@@ -149,7 +149,7 @@ pub fn manifest(args: &ManifestArgs) -> anyhow::Result<()> {
     }
     print!("{CRDS}");
     if !args.crds {
-        print!("---\n{}", AGENTS.replace("IMAGE", &args.image));
+        print!("---\n{}", AGENTS.replace("{{ .Values.image }}", &args.image));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The store in the Kubernetes API: custom resources, whose definitions are `packaging/kubernetes/crds.yaml`.
+//! The store in the Kubernetes API: custom resources, whose definitions are `packaging/kubernetes/chart/crds`.
 //!
 //! ```text
 //! virtualclocks/NAME        spec: rate, frozen, at: what is wanted. line: the record
