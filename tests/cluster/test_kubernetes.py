@@ -95,7 +95,8 @@ def test_a_patch_is_one_change_for_all(api, hosts, clock):
     a, b = hosts
     with a.agent(api), b.agent(api):
         wait_for_change(api, hosts, clock, 1)
-        for change, (rate, number) in enumerate((("10", 10), ("1/10", 0.1), ("+200ppm", 1.0002)), 2):
+        rates = {"10": 10, "1/10": 0.1, "+200ppm": 1.0002}
+        for change, (rate, number) in enumerate(rates.items(), 2):
             patch(api, clock, rate=rate)
             wait_for_change(api, hosts, clock, change)
             assert abs(difference(a, b, clock, number)) <= SAME
@@ -124,7 +125,7 @@ def test_the_plugin_of_kubectl(api, hosts, clock):
         shown = api.kubectl("lorentz", "status", clock).splitlines()
         assert "rate 100" in shown[0]
         assert [line.split()[0] for line in shown[1:]] == ["a", "b"]
-        # What is wanted goes with the line.
+        # The wish goes with the line.
         spec = json.loads(api.kubectl("get", "virtualclock", clock, "-o", "json"))["spec"]
         assert (spec["rate"], spec["frozen"]) == ("100", True)
         row = api.kubectl("get", "virtualclocks", clock).splitlines()[1].split()
@@ -244,8 +245,9 @@ def test_the_chart_makes_what_the_manifest_has():
         pytest.skip("helm is not here (go install helm.sh/helm/v3/cmd/helm@latest builds it)")
     chart = REPO / "packaging" / "kubernetes" / "chart"
     options = ("--set", "image=example.org/lorentz:1", "--include-crds")
+    how = {"capture_output": True, "text": True, "check": False, "timeout": 60}
     for call in (("lint", chart), ("template", "lorentz", chart, *options)):
-        done = subprocess.run([helm, *call], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([helm, *call], **how)
         assert done.returncode == 0, done.stdout + done.stderr
     manifest = lorentz.ok("cluster", "manifest", "--image", "example.org/lorentz:1")
 

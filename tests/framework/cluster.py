@@ -41,7 +41,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Store:
-    """What agents and commands have in common, whichever store they use."""
+    """A store of records, for agents and commands alike."""
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ class Store:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a program that uses the store needs in its environment."""
+        """Variables of a program that uses the store."""
         return {}
 
     def call(self, *words: str) -> subprocess.CompletedProcess:

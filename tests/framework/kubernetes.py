@@ -95,7 +95,8 @@ class _Front(_Core):
         unchecked = ssl._create_unverified_context()
         onward = http.client.HTTPSConnection("127.0.0.1", self.port, context=unchecked)
         headers = {key: value for key, value in self.headers.items() if key != "Host"}
-        onward.request(self.command, self.path, body or None, {**headers, "Authorization": "Bearer any"})
+        headers["Authorization"] = "Bearer any"
+        onward.request(self.command, self.path, body or None, headers)
         answer = onward.getresponse()
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.headers["Content-Type"] or "text/plain")

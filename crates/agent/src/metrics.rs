@@ -1,4 +1,4 @@
-//! What Prometheus reads of an agent: `/metrics` in its text format, and `/healthz`.
+//! The pages that Prometheus reads of an agent: `/metrics` in its text format, and `/healthz`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::store::{HostReport, HostState};
 
-/// What the agent knows of its clocks, shared with the server of the metrics.
+/// The newest reports on an agent's clocks, shared with the server of the metrics.
 #[derive(Clone, Default)]
 pub struct Metrics(Arc<Mutex<Known>>);
 

@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::{bail, Context};
 use etcd_client::{
     Certificate, Client, Compare, CompareOp, ConnectOptions, EventType, GetOptions, Identity,
-    KeyValue,
-    LeaseKeepAliveStream, LeaseKeeper, PutOptions, Txn, TlsOptions, TxnOp, WatchOptions, WatchStream,
+    KeyValue, LeaseKeepAliveStream, LeaseKeeper, PutOptions, TlsOptions, Txn, TxnOp, WatchOptions,
+    WatchStream,
 };
 use lorentz_clock::{Span, NANOS_PER_SEC};
 

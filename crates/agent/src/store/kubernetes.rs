@@ -50,7 +50,7 @@ pub struct Kubernetes {
     lease: Option<Span>,
 }
 
-/// What is wanted of a clock.
+/// The rate and state that a clock is to have.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Wish {
@@ -130,7 +130,7 @@ impl Kubernetes {
             Ok(Some(record)) => {
                 let clock = stored(object);
                 // Where another agent was earlier, the watch tells what it has stored.
-                match self.replace(&clock.name, &record, &clock).await {
+                match self.replace(&clock.name, &record, clock.version).await {
                     Ok(Some(object)) => stored(&object),
                     Ok(None) => clock,
                     Err(error) => failed(object, format!("{error:#}")),
@@ -168,29 +168,34 @@ impl Kubernetes {
         Ok(is_new.then_some(record))
     }
 
-    /// Stores `record` in the place of `clock`. Returns the object; `None` if it has changed meanwhile.
+    /// Stores `record` in the place of a clock's version, 0 for none. Returns the object; `None` if it has changed meanwhile.
     async fn replace(
         &self,
         name: &str,
         record: &ClockRecord,
-        clock: &StoredClock,
+        version: i64,
     ) -> anyhow::Result<Option<DynamicObject>> {
-        let object = object_of(name, record, clock.version)?;
-        unless_changed(in_time(self.clocks.replace(name, &PostParams::default(), &object)).await)
+        let (object, params) = (object_of(name, record, version)?, PostParams::default());
+        unless_changed(match version {
+            0 => in_time(self.clocks.create(&params, &object)).await,
+            _ => in_time(self.clocks.replace(name, &params, &object)).await,
+        })
     }
 
-    /// Changes the fields `data` of this host's object.
-    async fn patch_host(&self, data: &Value) -> anyhow::Result<()> {
-        let (params, patch) = (PatchParams::default(), Patch::Merge(data));
+    /// Renews the lease, and changes the fields `more` of this host's object.
+    async fn patch_host(&self, more: &Value) -> anyhow::Result<()> {
+        let lease = self.lease.context("there is no lease")?;
+        let mut data = json!({"lease_ns": lease.0, "renewed_at_tai_ns": self.now()?});
+        merge(&mut data, more);
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&data));
         match in_time(self.hosts.patch(&self.host_name, &params, &patch)).await {
             Err(error) if is_status(&error, NOT_FOUND) => {
                 let kind = json!({
                     "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "VirtualClockHost",
                     "metadata": {"name": self.host_name},
                 });
-                let mut whole = data.clone();
-                merge(&mut whole, &kind);
-                let object: DynamicObject = serde_json::from_value(whole)?;
+                merge(&mut data, &kind);
+                let object: DynamicObject = serde_json::from_value(data)?;
                 in_time(self.hosts.create(&PostParams::default(), &object)).await?;
                 Ok(())
             }
@@ -299,13 +304,7 @@ impl Store for Kubernetes {
         record: &ClockRecord,
         version: i64,
     ) -> anyhow::Result<bool> {
-        let object = object_of(name, record, version)?;
-        let params = PostParams::default();
-        let done = match version {
-            0 => in_time(self.clocks.create(&params, &object)).await,
-            _ => in_time(self.clocks.replace(name, &params, &object)).await,
-        };
-        Ok(unless_changed(done)?.is_some())
+        Ok(self.replace(name, record, version).await?.is_some())
     }
 
     async fn remove(&mut self, name: &str) -> anyhow::Result<bool> {
@@ -352,24 +351,17 @@ impl Store for Kubernetes {
     async fn take_lease(&mut self, time: Span) -> anyhow::Result<()> {
         self.lease = Some(time);
         // The reports of the lease before are gone.
-        let _ = unless_changed(in_time(self.hosts.delete(&self.host_name, &Default::default())).await)?;
+        let _ =
+            unless_changed(in_time(self.hosts.delete(&self.host_name, &Default::default())).await)?;
         self.renew_lease().await
     }
 
     async fn renew_lease(&mut self) -> anyhow::Result<()> {
-        let lease = self.lease.context("there is no lease")?;
-        let now = self.now()?;
-        let data = json!({"lease_ns": lease.0, "renewed_at_tai_ns": now});
-        self.patch_host(&data).await
+        self.patch_host(&json!({})).await
     }
 
     async fn report(&mut self, name: &str, _: &str, report: &HostReport) -> anyhow::Result<()> {
-        let lease = self.lease.context("there is no lease")?;
-        let now = self.now()?;
-        let data = json!({
-            "lease_ns": lease.0, "renewed_at_tai_ns": now, "clocks": {name: report},
-        });
-        self.patch_host(&data).await
+        self.patch_host(&json!({"clocks": {name: report}})).await
     }
 
     async fn reports(&mut self, name: &str) -> anyhow::Result<Vec<(String, HostReport)>> {
