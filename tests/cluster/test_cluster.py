@@ -18,8 +18,6 @@ from framework.running import Running
 
 pytestmark = pytest.mark.patient
 
-#: The other host's CLOCK_MONOTONIC is so far ahead, s.
-AHEAD = 100_000
 #: Largest difference of two virtual clocks by the same hardware clock, ns.
 SAME = 100
 
@@ -47,16 +45,6 @@ def _root():
 def etcd(tmp_path_factory):
     with Etcd(tmp_path_factory.mktemp("store")) as store:
         yield store
-
-
-@pytest.fixture
-def hosts(tmp_path):
-    pair = Host(tmp_path, "a", 0), Host(tmp_path, "b", AHEAD)
-    yield pair
-    for host in pair:
-        for name in host.left():
-            host.run("rm", "--force", name)
-        assert host.left() == []
 
 
 @pytest.fixture

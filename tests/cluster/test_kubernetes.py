@@ -19,8 +19,6 @@ from framework.kubernetes import KubeApi
 
 pytestmark = pytest.mark.patient
 
-#: The other host's CLOCK_MONOTONIC is so far ahead, s.
-AHEAD = 100_000
 #: Largest difference of two virtual clocks by the same hardware clock, ns.
 SAME = 100
 
@@ -30,16 +28,6 @@ def api(tmp_path_factory):
     needs.root()
     with KubeApi(tmp_path_factory.mktemp("kubernetes")) as server:
         yield server
-
-
-@pytest.fixture
-def hosts(tmp_path):
-    pair = Host(tmp_path, "a", 0), Host(tmp_path, "b", AHEAD)
-    yield pair
-    for host in pair:
-        for name in host.left():
-            host.run("rm", "--force", name)
-        assert host.left() == []
 
 
 @pytest.fixture

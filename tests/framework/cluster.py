@@ -21,6 +21,8 @@ from framework.running import Running
 
 #: etcd as scripts/etcd fetches it.
 FETCHED = REPO / "build" / "etcd" / "unpacked" / "usr" / "bin" / "etcd"
+#: The second host's CLOCK_MONOTONIC is so far ahead, s.
+AHEAD = 100_000
 #: Limit of a wait for an event, s.
 TIMEOUT = 20
 
