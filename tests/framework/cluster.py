@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 from framework import lorentz, needs
@@ -42,13 +43,13 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-class Store:
+class Store(ABC):
     """A store of records, for agents and commands alike."""
 
     @property
+    @abstractmethod
     def options(self) -> tuple[str, ...]:
         """The options of `lorentz cluster` that name the store."""
-        raise NotImplementedError
 
     @property
     def environment(self) -> dict[str, str]:

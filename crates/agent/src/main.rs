@@ -79,14 +79,13 @@ async fn dispatch(args: &ClusterArgs) -> anyhow::Result<()> {
     match (&args.verb, uses_kubernetes(args)) {
         (ClusterVerb::Manifest(args), _) => verbs::manifest(args),
         (ClusterVerb::Serve(args), true) => {
-            let (host, options) = agent_options(args)?;
-            let name = options.host_name.clone();
+            let options = agent_options(args)?;
+            let (host, name) = (options.host.clone(), options.host_name.clone());
             serve(args, options, || Kubernetes::connect(host.clone(), &name)).await
         }
         (ClusterVerb::Serve(serve_args), false) => {
-            let (_, options) = agent_options(serve_args)?;
             let etcd = addresses(args);
-            serve(serve_args, options, || Etcd::connect(&etcd)).await
+            serve(serve_args, agent_options(serve_args)?, || Etcd::connect(&etcd)).await
         }
         (verb, true) => {
             let host = HostTai::new(InjectedError::default(), None);
@@ -123,18 +122,15 @@ async fn call(store: &mut impl Store, verb: &ClusterVerb) -> anyhow::Result<()> 
 /// Growth of an error by one part in a million, ns for each second.
 const NANOS_PER_PPM: i64 = 1_000;
 
-/// Returns this host's clock, and the settings of its agent.
-fn agent_options(args: &ServeArgs) -> anyhow::Result<(HostTai, AgentOptions)> {
+fn agent_options(args: &ServeArgs) -> anyhow::Result<AgentOptions> {
     let injected =
         InjectedError { offset: args.test_offset.clone(), drift: args.test_drift * NANOS_PER_PPM };
-    let host = HostTai::new(injected, args.error_bound);
-    let options = AgentOptions {
+    Ok(AgentOptions {
         host_name: args.host.clone().map_or_else(host_name, Ok)?,
-        host: host.clone(),
+        host: HostTai::new(injected, args.error_bound),
         lease: args.lease,
         fence: args.fence,
-    };
-    Ok((host, options))
+    })
 }
 
 async fn serve<S: Store, F: Future<Output = anyhow::Result<S>>>(

@@ -9,10 +9,27 @@ mod kubernetes;
 pub use etcd::Etcd;
 pub use kubernetes::Kubernetes;
 
+use std::future::Future;
+use std::time::Duration;
+
 use lorentz_clock::Span;
 use serde::{Deserialize, Serialize};
 
 use crate::record::{ClockRecord, TaiInstant};
+
+/// A request that takes longer counts as lost.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Waits for an answer of the store, at most [`REQUEST_TIMEOUT`].
+async fn in_time<T, E>(request: impl Future<Output = Result<T, E>>) -> anyhow::Result<T>
+where
+    anyhow::Error: From<E>,
+{
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => anyhow::bail!("no answer within {REQUEST_TIMEOUT:?}"),
+    }
+}
 
 /// A record as the store has it.
 #[derive(Clone, PartialEq, Eq, Debug)]

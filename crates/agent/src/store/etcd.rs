@@ -7,8 +7,6 @@
 
 use std::env;
 use std::fs;
-use std::future::Future;
-use std::time::Duration;
 
 use anyhow::{bail, Context};
 use etcd_client::{
@@ -18,13 +16,11 @@ use etcd_client::{
 };
 use lorentz_clock::{Span, NANOS_PER_SEC};
 
-use super::{HostReport, Store, StoreEvent, StoredClock};
+use super::{in_time, HostReport, Store, StoreEvent, StoredClock, REQUEST_TIMEOUT};
 use crate::record::ClockRecord;
 
 const CLOCKS: &str = "/lorentz/clocks/";
 const HOSTS: &str = "/lorentz/hosts/";
-/// A request that takes longer counts as lost.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A connection to etcd.
 pub struct Etcd {
@@ -91,16 +87,6 @@ fn with_credentials(mut options: ConnectOptions) -> anyhow::Result<ConnectOption
                 user.split_once(':').context("ETCDCTL_USER: expected NAME:PASSWORD")?;
             Ok(options.with_user(name, password))
         }
-    }
-}
-
-/// Waits for an answer of etcd, at most [`REQUEST_TIMEOUT`].
-async fn in_time<T>(
-    request: impl Future<Output = Result<T, etcd_client::Error>>,
-) -> anyhow::Result<T> {
-    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => bail!("no answer within {REQUEST_TIMEOUT:?}"),
     }
 }
 

@@ -9,9 +9,7 @@
 //! each agent computes the line and tries to store it. Versions are compared, so one of them succeeds.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
 
 use anyhow::{bail, Context};
 use futures_util::{Stream, StreamExt};
@@ -23,14 +21,12 @@ use lorentz_control::{Date, HostNow};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 
-use super::{HostReport, Store, StoreEvent, StoredClock};
+use super::{in_time, HostReport, Store, StoreEvent, StoredClock};
 use crate::host_tai::HostTai;
 use crate::record::{ClockRecord, TaiInstant, Wanted};
 
 const GROUP: &str = "lorentz.dev";
 const VERSION: &str = "v1alpha1";
-/// A request that takes longer counts as lost.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time from a wish of `kubectl patch` to the change, in which all hosts hear of it.
 const WISH_LEAD: Span = Span(NANOS_PER_SEC);
 const CONFLICT: u16 = 409;
@@ -208,14 +204,6 @@ impl Kubernetes {
 fn merge(to: &mut Value, more: &Value) {
     if let (Some(to), Some(more)) = (to.as_object_mut(), more.as_object()) {
         to.extend(more.clone());
-    }
-}
-
-/// Waits for an answer of the API, at most [`REQUEST_TIMEOUT`].
-async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> anyhow::Result<T> {
-    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => bail!("no answer within {REQUEST_TIMEOUT:?}"),
     }
 }
 
