@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 from framework import lorentz
+from framework.experiments import Experiment
 from framework.networks import Lab, pair
 from framework.running import Inside
 from framework.web import Browser, Server
@@ -391,34 +392,29 @@ def test_history_grows_while_no_page_is_open(browser, lab):
 
 
 def test_an_experiment_is_driven(browser):
-    lorentz.ok("experiment", "create", "web-exp")
-    try:
-        options = ("--experiment", "web-exp")
-        busy = ("sh", "-c", "while :; do :; done")
-        with Inside(*busy, name="web-e", options=options) as inside:
-            inside.wait_until_shown()
-            for action, phase in (("synchronize", "synchronized"), ("start", "running")):
-                done = browser.do("experiment", name="web-exp", action=action)
-                assert done["status"] == 0, done
-                state = browser.get("/api/v1/state").json()
-                assert named(state, "experiments", "web-exp")["phase"] == phase
-            done = browser.do("experiment-dilate", name="web-exp", container="web-e", tdf="2")
+    with Experiment() as experiment:
+        name = experiment.name
+        inside = experiment.run("sh", "-c", "while :; do :; done")
+        for action, phase in (("synchronize", "synchronized"), ("start", "running")):
+            done = browser.do("experiment", name=name, action=action)
             assert done["status"] == 0, done
-            with browser.events() as events:
-                events.until(
-                    lambda event: (
-                        event.kind == "change"
-                        and (shown := event.data["experiments"].get("web-exp"))
-                        and shown["containers"][0]["tdf"] == 2
-                        and shown["rounds"] > 10
-                        and shown["containers"][0]["cpu_share"]
-                    )
+            state = browser.get("/api/v1/state").json()
+            assert named(state, "experiments", name)["phase"] == phase
+        done = browser.do("experiment-dilate", name=name, container=inside.name, tdf="2")
+        assert done["status"] == 0, done
+        with browser.events() as events:
+            events.until(
+                lambda event: (
+                    event.kind == "change"
+                    and (shown := event.data["experiments"].get(name))
+                    and shown["containers"][0]["tdf"] == 2
+                    and shown["rounds"] > 10
+                    and shown["containers"][0]["cpu_share"]
                 )
-            assert container(browser, "web-e")["experiment"] == "web-exp"
-            assert browser.do("experiment", name="web-exp", action="pause")["status"] == 0
-            assert browser.do("experiment", name="web-exp", action="stop")["status"] == 0
-    finally:
-        lorentz.ok("experiment", "rm", "web-exp")
+            )
+        assert container(browser, inside.name)["experiment"] == name
+        assert browser.do("experiment", name=name, action="pause")["status"] == 0
+        assert browser.do("experiment", name=name, action="stop")["status"] == 0
 
 
 def test_metrics_have_all_of_it(folder, lab):

@@ -48,7 +48,8 @@ impl View {
         life: Liveness,
         processes: Vec<Process>,
     ) -> anyhow::Result<View> {
-        let on_clock = || Ok(processes::on_clock(&FileId::of(&container.clock_path())?)?);
+        let on_clock =
+            || Ok(processes::on_clock_or_entering(&FileId::of(&container.clock_path())?)?);
         let view = View::gather(container, life, processes, on_clock);
         let view = view.map_err(|error| container.explain(error))?;
         match view.is_removed(container) {

@@ -52,7 +52,8 @@ pub fn look(state: &StateDir, name: &str) -> anyhow::Result<Findings> {
     let clock = container.clock()?;
     let own = container.processes().map_err(|error| explained(error.into()))?;
     // Containers may share a clock: a task of any of them may hold it.
-    let on_clock = FileId::of(&container.clock_path()).and_then(|file| processes::on_clock(&file));
+    let on_clock =
+        FileId::of(&container.clock_path()).and_then(|file| processes::on_clock_or_entering(&file));
     let on_clock = on_clock.context("the clock's processes").map_err(explained)?;
     let reading = clock.reading();
     let deadline_ns = clock.next_deadline().map(|at| at.0);

@@ -245,7 +245,10 @@ impl Container {
             return Ok(found.into_iter().next().unwrap_or_default());
         }
         match self.cgroup() {
-            Some(group) => self.processes_among(group.pids_below()),
+            Some(group) => {
+                let pids: HashSet<u32> = group.pids_below().into_iter().collect();
+                self.processes_among(|pid| pids.contains(&pid))
+            }
             None => self.processes_anywhere(),
         }
     }
@@ -260,13 +263,17 @@ impl Container {
         if self.shares_its_clock() {
             return self.processes();
         }
-        self.processes_among(processes::entering().map_err(not_listed)?)
+        self.processes_among(processes::may_enter)
     }
 
-    fn processes_among(&self, entering: Vec<u32>) -> Result<Vec<Process>, StateError> {
+    /// Returns the processes on its clock, and of those for which `may_enter` holds the ones that execute a program on it.
+    fn processes_among(&self, may_enter: impl Fn(u32) -> bool) -> Result<Vec<Process>, StateError> {
         let Ok(clock) = FileId::of(&self.clock_path()) else { return Ok(Vec::new()) };
-        let found = processes::on_clock(&clock).map_err(not_listed)?;
-        Ok(self.with_entering(found, &entering))
+        let is_living = |process: &Process| !process.has_ended();
+        let read = |pid| Process::read(pid).filter(is_living);
+        let waits = |pid| read(pid).is_some_and(|process| self.waits_for(&process));
+        let maps = |pid| read(pid).is_some_and(|process| self.is_mapped_by(&process));
+        processes::on_clock_or(&clock, may_enter, [&waits, &maps]).map_err(not_listed)
     }
 
     /// Adds to `found`, its processes on its clock, those of `candidates` that execute a program on it: it is not mapped into their
@@ -284,14 +291,22 @@ impl Container {
     /// boot code maps the clock and closes its file: the freezer may stop the process before that.
     fn is_entered_by(&self, process: &Process) -> bool {
         let pid = process.pid;
-        let is_traced = || tracer_of_process(pid).is_some_and(|one| self.is_monitored_by(one));
         let is_its = || !self.shares_its_clock() || self.is_in_its_group(pid);
         let is_on_it = || processes::clock_of(pid).is_some_and(|clock| self.is_on(&clock));
+        self.waits_for(process) || is_its() && (self.is_mapped_by(process) || is_on_it())
+    }
+
+    /// Whether one of its monitors waits for the exec of `process`, or traces it.
+    fn waits_for(&self, process: &Process) -> bool {
+        let is_traced =
+            || tracer_of_process(process.pid).is_some_and(|one| self.is_monitored_by(one));
+        self.is_monitored_by(process.parent) && self.is_in_its_group(process.pid) || is_traced()
+    }
+
+    /// Whether `process` has its clock's file open, to map it.
+    fn is_mapped_by(&self, process: &Process) -> bool {
         // Those of Lorentz have the file open too.
-        let has_it = || !process.comm.starts_with("lorentz") && self.is_opened_by(pid);
-        self.is_monitored_by(process.parent) && self.is_in_its_group(pid)
-            || is_traced()
-            || is_its() && (has_it() || is_on_it())
+        !process.comm.starts_with("lorentz") && self.is_opened_by(process.pid)
     }
 
     /// Whether process `pid` has its clock's file open.
