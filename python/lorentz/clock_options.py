@@ -32,6 +32,8 @@ class ClockOptions(TypedDict, total=False):
     skip_idle: Literal["on", "off", "force"]
     #: With --skip-idle: virtual time that each clock read costs
     read_cost: Duration
+    #: Let the clock err: offset=100ms,drift=+100ppm,wander=1ppb,seed=7, any of them
+    clock_error: str
     #: Show CPU time at the clock's rate, or as the host does [default: virtual]
     cpu_clocks: Literal["virtual", "real"]
     #: Show file times in virtual time, or in the host's [default: virtual]

@@ -64,6 +64,11 @@ def test_why(container):
     assert keys(lorentz.json_of("why", container.name)) == documented("Why time leaps or not")
 
 
+def test_the_error_of_a_clock(container):
+    shown = lorentz.json_of("clock", "show", container.name)
+    assert keys(shown) == documented("Error of a clock")
+
+
 def test_a_dry_run():
     planned = json.loads(lorentz.ok("run", "--dry-run", "--json", "--rate", "2", "true"))
     assert keys(planned) == documented("Start of a clock")

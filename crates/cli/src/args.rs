@@ -12,6 +12,7 @@ use lorentz_experiment::ComputeTime;
 use crate::bandwidth_args::Bandwidth;
 use crate::checkpoint_args::{CheckpointArgs, MigrateArgs, ReceiveArgs, RestoreArgs};
 use crate::clock_args::ClockArgs;
+use crate::clock_error_args::ClockVerb;
 use crate::cluster_args::ClusterArgs;
 use crate::edit_args::NodeVerb;
 use crate::experiment_args::ExperimentArgs;
@@ -44,7 +45,7 @@ Exit status:
 const GROUPS: &[(&str, &[&str])] = &[
     ("Containers", &["run", "attach", "detach", "exec", "ps", "top", "time", "why", "adopt", "rm"]),
     ("Checkpoints", &["checkpoint", "restore", "migrate"]),
-    ("Clock", &["dilate", "freeze", "unfreeze", "leap", "step", "skip", "cluster"]),
+    ("Clock", &["dilate", "freeze", "unfreeze", "leap", "step", "skip", "clock", "cluster"]),
     ("Experiments", &["experiment"]),
     (
         "Networks",
@@ -188,6 +189,11 @@ pub enum Verb {
     /// When every task of a container waits, the clock jumps to the next deadline. It never jumps past an answer that may
     /// still come from outside the container.
     Skip(Skip),
+    /// Give a container's clock errors, and compare it with the truth
+    ///
+    /// Clocks that drift, jump and meet leap seconds, and are disciplined by the NTP daemons inside.
+    #[command(subcommand)]
+    Clock(ClockVerb),
     /// Keep one clock on several hosts
     ///
     /// All hosts follow one record in etcd. A change is published for an instant to come, so that it takes effect on every host at
@@ -408,7 +414,7 @@ fn parse_interval(text: &str) -> Result<Span, String> {
 }
 
 // One container.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct LookAt {
     /// The container: its name, or the id of any of its processes
     #[arg(value_name = "NAME|PID")]

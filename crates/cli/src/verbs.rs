@@ -4,6 +4,7 @@ mod adopt;
 mod bandwidth;
 mod change;
 mod checkpoint;
+mod clock;
 mod edit;
 mod experiment;
 mod generate;
@@ -43,6 +44,7 @@ pub fn dispatch(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Leap(args) => change::leap(args),
         Verb::Step(args) => change::step(args),
         Verb::Skip(args) => change::skip(args),
+        Verb::Clock(verb) => clock::dispatch(verb),
         Verb::Latency(verb) => latency::latency(verb),
         Verb::Up(args) => network::up(args),
         Verb::Import(args) => network::import(args),

@@ -14,7 +14,7 @@ use lorentz_inject::{find_command, ExecMonitor, Forked};
 use nix::sys::signal::SigSet;
 
 use crate::background::start_in_background;
-use crate::lifecycle::{set_wall, target};
+use crate::lifecycle::{adjust, set_wall, target};
 use crate::{Container, MonitorKind, NewContainer, StateDir};
 
 /// Most containers that one process supervises. It looks at all of them whenever one executes a program or ends.
@@ -140,6 +140,7 @@ impl BatchMonitor {
             prepare,
         )?;
         self.monitor.on_set_wall_of(clock, set_wall(container));
+        self.monitor.on_adjust_of(clock, adjust(container));
         // The exec of the program waits for this.
         self.monitor.serve_once(false)?;
         Ok(clock)

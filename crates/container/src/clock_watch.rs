@@ -92,6 +92,9 @@ impl LoopTask for ClockWatch {
             self.changes = changes;
         }
         let left = self.clock.supervise().ok().flatten();
+        // Of a clock without an error nothing is to be done.
+        let error = self.clock.refresh_error().ok().flatten();
+        let left = [left, error].into_iter().flatten().min();
         self.due = left.map(|left| HostMoment::now().after(left));
         self.follow_with_tasks();
         self.next = self.announced();

@@ -9,9 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::Context;
 use lorentz_clock::{saturate, Span, MAX_SETTABLE_SECS, NANOS_PER_SEC};
 use lorentz_control::change_pipe::listen;
+use lorentz_control::discipline::{Refused, Timex};
 use lorentz_control::processes::{self, Process};
 use lorentz_control::{CgroupPlace, Clock};
-use lorentz_inject::{ExecMonitor, Forked, LoopTask, SetWall, TargetClock, WallChange};
+use lorentz_inject::{Adjust, ExecMonitor, Forked, LoopTask, SetWall, TargetClock, WallChange};
 use nix::errno::Errno;
 use nix::poll::{ppoll, PollFd, PollFlags};
 use nix::sys::signal::Signal;
@@ -137,6 +138,7 @@ fn launch(
         ExecMonitor::launch(&words, target, group.as_ref().map(AsFd::as_fd), prepare)?;
     let program = monitor.pid();
     monitor.on_set_wall(set_wall(container));
+    monitor.on_adjust(adjust(container));
     keep_watch(&mut monitor, container, clock)?;
     // The program's first exec waits for the monitor. All that need not come before it follows while the program runs.
     monitor.serve_start()?;
@@ -157,6 +159,7 @@ pub fn monitor_of(container: &Container) -> anyhow::Result<ExecMonitor> {
     skip::start_where_asked(container, &clock)?;
     let mut monitor = ExecMonitor::without_program(target(container, &clock)?)?;
     monitor.on_set_wall(set_wall(container));
+    monitor.on_adjust(adjust(container));
     keep_watch(&mut monitor, container, clock)?;
     Ok(monitor)
 }
@@ -196,6 +199,26 @@ pub(crate) fn set_wall(container: &Container) -> SetWall {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         clock.step(Span(saturate(by))).map(drop)
+    })
+}
+
+/// Carries out adjtimex(2) for a program of the container. A clock that an experiment moves, and one of several containers, is not its own
+/// to discipline.
+pub(crate) fn adjust(container: &Container) -> Adjust {
+    let container = container.clone();
+    Box::new(move |bytes, may_set| {
+        let clock = container.clock_to_change().map_err(|_| Errno::ENOSYS)?;
+        let mut timex = Timex::parse(bytes);
+        let done = clock.adjust(&mut timex, may_set).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => Errno::EBUSY,
+            _ => Errno::ENOSYS,
+        })?;
+        let state = done.map_err(|refused| match refused {
+            Refused::Invalid => Errno::EINVAL,
+            Refused::NotPermitted => Errno::EPERM,
+        })?;
+        timex.write(bytes);
+        Ok(state)
     })
 }
 

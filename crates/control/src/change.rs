@@ -73,7 +73,7 @@ pub enum ClockChange {
 }
 
 impl ClockChange {
-    fn apply(self, change: &mut Change) {
+    pub(crate) fn apply(self, change: &mut Change) {
         match self {
             ClockChange::Dilate(rate) => {
                 change.rate = rate;
@@ -106,6 +106,13 @@ impl Clock {
     /// If the file is gone. `TimedOut` if another process keeps the clock's lock. `WouldBlock` if too many changes are to come.
     pub fn change(&self, what: ClockChange, at: Option<RealInstant>) -> io::Result<ChangeCounts> {
         let _lock = ClockLock::take(self.path())?;
+        match (what, at) {
+            (ClockChange::Dilate(rate), _) if self.has_error() => {
+                return self.dilate_with_error(rate, at);
+            }
+            (ClockChange::Step(by), None) if self.has_error() => return self.step_with_error(by),
+            _ => {}
+        }
         let (followed, moved) =
             self.change_locked(what.moved(), at, |change, _| what.apply(change))?;
         if at.is_none() && !self.is_frozen() {
@@ -373,14 +380,22 @@ impl Clock {
     }
 }
 
+/// A rate that is lower by less than one part in this many makes no deadline later that is worth a hold: a timer that goes off before
+/// its process has set it anew is early by that part of the time until then, a few microseconds at most. NTP daemons change rates
+/// by less.
+const SLIGHTLY: u128 = 1000;
+
 /// Whether a change makes deadlines later. A timer that is set by the piece before it may then go off too early.
 fn makes_later(before: &Piece, new: &Change) -> bool {
     let slower = match (before.segment.pace, new.pace) {
         (Pace::Frozen, _) => false,
         (_, Pace::Frozen) => true,
         (Pace::Running(before), Pace::Running(new)) => {
-            u128::from(new.num()) * u128::from(before.den())
-                < u128::from(before.num()) * u128::from(new.den())
+            let (new, before) = (
+                u128::from(new.num()) * u128::from(before.den()),
+                u128::from(before.num()) * u128::from(new.den()),
+            );
+            new < before - before / SLIGHTLY
         }
     };
     slower || new.wall < before.segment.wall || new.limit < before.limit

@@ -26,6 +26,9 @@ impl Clock {
         if settings.skip != SkipMode::Off {
             clock.set_skipping(settings.skip, settings.read_cost)?;
         }
+        if let Some(error) = settings.error {
+            clock.begin_with_error(error)?;
+        }
         Ok(clock)
     }
 }

@@ -15,6 +15,7 @@
 //! - [`Target`]: how far a leap or a step goes, and whether it may;
 //! - [`stop_tasks`], [`let_tasks_go`], [`Cgroup`]: a freeze stops the tasks too, by the freezer of their control group;
 //! - [`Clock::follow`]: a clock that follows a line which somebody else computes, without ever going back;
+//! - [`discipline`]: a clock that errs, and that adjtimex(2) disciplines;
 //! - [`HeldClock`]: a clock that one experiment moves in rounds, each up to a limit;
 //! - [`Clock::leap_to_next`]: the leap over idle time;
 //! - [`processes`]: which processes are on which clock, by /proc.
@@ -44,6 +45,7 @@ pub mod change_pipe;
 mod clock;
 mod create;
 mod date;
+pub mod discipline;
 mod error;
 mod file_timestamps;
 mod follow;

@@ -4,6 +4,7 @@
 use lorentz_clock::{Rate, SkipMode, Span, WallTime};
 
 use crate::date::Date;
+use crate::discipline::StartError;
 
 /// One option of a clock, as every interface names, reads and shows it.
 #[derive(Debug)]
@@ -78,6 +79,7 @@ impl ClockOption {
         match self.value {
             OptionValue::Switch => "true",
             OptionValue::Quantity("TIME") => "@5",
+            OptionValue::Quantity("ERROR") => "drift=1ppm",
             OptionValue::Word { accepted, .. } => accepted[0],
             OptionValue::Quantity(_) | OptionValue::Name(_) => "1",
         }
@@ -167,6 +169,13 @@ macro_rules! with_clock_options {
                 value: OptionValue::Quantity("DUR"),
                 details: "A program that spins on a clock is never idle; with a cost it ends. From 0 to 1s.",
                 requires: Some("skip-idle"),
+            }
+            /// `--clock-error`: how the clock errs from the start.
+            "clock-error" => clock_error: Option<StartError> [str::parse::<StartError>, text_of] {
+                help: "Let the clock err: offset=100ms,drift=+100ppm,wander=1ppb,seed=7, any of them",
+                value: OptionValue::Quantity("ERROR"),
+                details: "offset: the wall clock is so far from the truth at the start. drift: all clocks are so much too \
+                    fast, at most 10%. wander: the drift walks at random, so far in a second, as the seed decides. 'lorentz clock' shows and changes the error; daemons inside may mend it.",
             }
             /// `--cpu-clocks`: whether CPU clocks are the host's.
             "cpu-clocks" => real_cpu_clocks: Option<bool> [parse_is_real, is_real_text] {

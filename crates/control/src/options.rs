@@ -7,6 +7,7 @@ use lorentz_clock::{
     Pace, Policy, Rate, Segment, SkipMode, Span, VirtualInstant, WallTime, NANOS_PER_SEC,
 };
 
+use crate::discipline::StartError;
 use crate::host_time::HostNow;
 use crate::option_table::{ClockOption, ClockOptions, OptionValue, CLOCK_OPTIONS};
 use crate::WrongOption;
@@ -102,6 +103,9 @@ impl ClockOptions {
             }
             _ => self.rate_or_tdf(),
         };
+        if self.in_experiment && self.clock_error.is_some() {
+            return Err(WrongOption::Both { first: "--experiment", second: "--clock-error" });
+        }
         let settings = ClockSettings {
             wall,
             monotonic: self.monotonic.unwrap_or_default(),
@@ -119,6 +123,7 @@ impl ClockOptions {
             skip: self.skip_idle.unwrap_or_default(),
             read_cost: self.read_cost.unwrap_or_default(),
             offsets_only: self.is_offsets_only() && self.fits_time_namespace(host),
+            error: self.clock_error,
         };
         settings.check(host)?;
         Ok(settings)
@@ -177,6 +182,8 @@ pub struct ClockSettings {
     /// Whether the options are only offsets of CLOCK_MONOTONIC and CLOCK_BOOTTIME. The kernel's time namespaces do these alone:
     /// without the shim, and without any later change.
     pub offsets_only: bool,
+    /// How the clock errs from the start.
+    pub error: Option<StartError>,
 }
 
 impl ClockSettings {

@@ -47,8 +47,8 @@ mod tests {
             OptionValue::Switch => "bool".to_string(),
             OptionValue::Quantity("TIME") => "HostTime".to_string(),
             OptionValue::Quantity("DUR") => "Duration".to_string(),
+            OptionValue::Quantity("ERROR") | OptionValue::Name(_) => "str".to_string(),
             OptionValue::Quantity(_) => "Ratio".to_string(),
-            OptionValue::Name(_) => "str".to_string(),
             OptionValue::Word { accepted, .. } => format!("Literal{accepted:?}"),
         }
     }

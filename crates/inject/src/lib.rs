@@ -64,7 +64,7 @@ pub use restored::{adopted_filter, CpuTimes, RestoredProcess};
 pub use self_registration::{FilteredProcess, SelfRegistration};
 pub use stack::on_ample_stack;
 pub use tracee::tracer_of_process;
-pub use wall::{SetWall, WallChange};
+pub use wall::{Adjust, SetWall, WallChange};
 
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;

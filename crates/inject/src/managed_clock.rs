@@ -4,7 +4,7 @@ use crate::boot_stub;
 use crate::host::{tsc_hz, HostInfo};
 use crate::image::Image;
 use crate::shared::SharedClock;
-use crate::wall::SetWall;
+use crate::wall::{Adjust, SetWall};
 use crate::{Error, Result};
 use lorentz_clock::Policy;
 use lorentz_shim::boot::BootArgs;
@@ -29,6 +29,8 @@ pub(crate) struct ManagedClock {
     pub page: OwnedFd,
     pub args: BootArgs,
     pub set_wall: Option<SetWall>,
+    /// Carries out adjtimex(2) for a program.
+    pub adjust: Option<Adjust>,
 }
 
 impl ManagedClock {
@@ -36,7 +38,7 @@ impl ManagedClock {
         let page = read_only(&target.clock)?;
         let hz = if target.policy.trap_tsc { tsc_hz() } else { 0 };
         let args = boot_stub::args(image, &HostInfo::read(), hz);
-        Ok(ManagedClock { target, page, args, set_wall: None })
+        Ok(ManagedClock { target, page, args, set_wall: None, adjust: None })
     }
 
     /// Maps the clock's file.

@@ -13,11 +13,11 @@ use crate::shared::SharedClock;
 use crate::trace::{Stop, TracedThread};
 use crate::tracee::describe;
 use crate::user_notification::{self, Notification};
-use crate::wall::{self, SetWall};
+use crate::wall::{self, Adjust, SetWall};
 use crate::{Error, Result};
 use lorentz_clock::{failpoint, Failpoint, PidNamespace, Policy, FAILPOINTS};
 use lorentz_shim::boot::BootArgs;
-use lorentz_shim::filter::{ASK_CALL_SITE, ASK_MONITOR};
+use lorentz_shim::filter::{ASK_ADJTIME, ASK_CALL_SITE, ASK_MONITOR};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use lorentz_syscalls::Sysno;
 use nix::errno::Errno;
@@ -209,6 +209,16 @@ impl ExecMonitor {
         self.clocks[index].set_wall = Some(set);
     }
 
+    /// Has programs' calls of adjtimex(2) carried out by `adjust`.
+    pub fn on_adjust(&mut self, adjust: Adjust) {
+        self.on_adjust_of(0, adjust);
+    }
+
+    /// Does the same for one managed clock of several.
+    pub fn on_adjust_of(&mut self, index: usize, adjust: Adjust) {
+        self.clocks[index].adjust = Some(adjust);
+    }
+
     /// Lets processes come in at the registration socket `socket`.
     pub fn accept_registrations(&mut self, socket: RegistrationSocket) {
         self.registrations = socket;
@@ -359,6 +369,11 @@ impl ExecMonitor {
             match call_site::shape(notification.thread, end, Sysno::new(number as u32)) {
                 Some(shape) => user_notification::answer(fd, id, shape as i64),
                 None => user_notification::fail(fd, id, libc::ENOENT),
+            }
+        } else if notification.args[0] == ASK_ADJTIME {
+            match &mut clock.adjust {
+                Some(adjust) => wall::answer_adjtime(adjust, fd, notification),
+                None => user_notification::fail(fd, id, libc::ENOSYS),
             }
         } else {
             match (wall::requested(&notification.args), &mut clock.set_wall) {

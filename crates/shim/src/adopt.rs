@@ -5,17 +5,15 @@
 //! meanwhile. The thread then goes on, the listener is closed, and the process is as before, with one more filter.
 
 use crate::filter::{flag, Program};
-use crate::install_filter::install;
+use crate::install_filter::{install, set_no_new_privs};
 use crate::layout::registry;
-use crate::sys::{close, sys, to_fd, Sysno};
+use crate::sys::{close, to_fd};
 use lorentz_clock::{failpoint, Failpoint};
 
 /// Installs a filter with a listener in all threads, and closes the listener. If a monitor still listens, the kernel refuses it.
 pub fn listen(no_new_privs: bool) {
-    const PR_SET_NO_NEW_PRIVS: u32 = 38;
     if no_new_privs {
-        // SAFETY: plain numbers.
-        let _ = unsafe { sys!(Sysno::prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+        set_no_new_privs();
     }
     failpoint(registry(), Failpoint::BeforeFilter);
     let listener = install(&Program::of_adopted(), flag::LISTENING_LIVE);

@@ -1,9 +1,9 @@
 //! The fd table: properties of file descriptors, and the filters that the shim adds when one of them needs it.
 
 use crate::filter::{flag, Extra, Program};
-use crate::install_filter::install;
+use crate::install_filter::{install, set_no_new_privs};
 use crate::layout::{data, registry, FdEntry, FD_TABLE_LEN};
-use crate::sys::{Fd, Stat};
+use crate::sys::{Errno, Fd, Stat};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lorentz_clock::{failpoint, Failpoint};
 
@@ -83,7 +83,8 @@ pub fn slots(fd: u32) -> impl Iterator<Item = usize> {
 }
 
 /// Traps the calls of `extra` from now on, in all threads. Where the kernel refuses (the program has given up its
-/// privileges since it began), they stay as they are: `docs/limits.md` says what that means.
+/// privileges since it began), they stay as they are: `docs/limits.md` says what that means. But a daemon that asks for the times at
+/// which messages came compares them with its clock: it gets no_new_privs rather than the host's time.
 pub fn also_trap(extra: Extra) {
     let filters = &data().extra_filters;
     if filters.load(Acquire) & extra.there() != 0 {
@@ -91,7 +92,12 @@ pub fn also_trap(extra: Extra) {
     }
     failpoint(registry(), Failpoint::BeforeFilter);
     // Two threads that come here at once both add it, and so does the child of a fork in between: it traps the same calls twice.
-    let _ = install(&Program::of_extra(extra), flag::ALL_THREADS);
+    let program = Program::of_extra(extra);
+    let refused = install(&program, flag::ALL_THREADS) == Err(Errno::EACCES);
+    if refused && extra == Extra::Messages {
+        set_no_new_privs();
+        let _ = install(&program, flag::ALL_THREADS);
+    }
     failpoint(registry(), Failpoint::AfterFilter);
     filters.fetch_or(extra.there(), AcqRel);
 }

@@ -27,6 +27,8 @@ pub const ASK_STEP_WALL: u64 = 2;
 /// Its first argument: which [`crate::call_sites::Shape`] the call site has that ends at the address that follows. The number of a
 /// call that was made there comes last.
 pub const ASK_CALL_SITE: u64 = 3;
+/// Its first argument: adjtimex(2) is to be carried out on the struct timex at the address that follows.
+pub const ASK_ADJTIME: u64 = 4;
 
 /// First argument of seccomp(2): a filter is installed.
 pub const SET_MODE_FILTER: u32 = 1;

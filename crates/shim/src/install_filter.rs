@@ -17,3 +17,11 @@ pub fn install<const N: usize>(program: &Program<N>, flags: u32) -> SysResult {
     // SAFETY: the kernel copies the program.
     unsafe { sys!(Sysno::seccomp, SET_MODE_FILTER, flags, &raw const filter) }
 }
+
+/// Gives up for good what execs of setuid programs would gain. The kernel then lets the calling thread, and others together with it,
+/// install filters without CAP_SYS_ADMIN.
+pub fn set_no_new_privs() {
+    const PR_SET_NO_NEW_PRIVS: u32 = 38;
+    // SAFETY: plain numbers.
+    let _ = unsafe { sys!(Sysno::prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+}

@@ -14,6 +14,7 @@ impl Errno {
     pub const EBADF: Errno = Errno(9);
     pub const EAGAIN: Errno = Errno(11);
     pub const ENOMEM: Errno = Errno(12);
+    pub const EACCES: Errno = Errno(13);
     pub const EFAULT: Errno = Errno(14);
     pub const EINVAL: Errno = Errno(22);
     pub const ESPIPE: Errno = Errno(29);
@@ -60,6 +61,7 @@ mod tests {
             (Errno::EBADF, errno::EBADF),
             (Errno::EAGAIN, errno::EAGAIN),
             (Errno::ENOMEM, errno::ENOMEM),
+            (Errno::EACCES, errno::EACCES),
             (Errno::EFAULT, errno::EFAULT),
             (Errno::EINVAL, errno::EINVAL),
             (Errno::ESPIPE, errno::ESPIPE),

@@ -197,10 +197,10 @@ pub const TABLE: &[Syscall] = &[
         .means("steps the container's wall clock", "waits/test_errors.py"),
     call(Sysno::adjtimex)
         .trapped(&[(Everywhere, Always)], Handler::Adjtimex)
-        .means("time and state; changes are refused but for a step", "waits/test_errors.py"),
+        .means("disciplines the container's clock", "clock_errors/test_adjtimex.py"),
     call(Sysno::clock_adjtime)
         .trapped(&[(Everywhere, Always)], Handler::ClockAdjtime)
-        .means("time and state; changes are refused but for a step", "waits/test_errors.py"),
+        .means("disciplines the container's clock", "clock_errors/test_adjtimex.py"),
     call(Sysno::msgctl)
         .trapped(&[(Everywhere, IpcTimes(1))], Handler::IpcStat)
         .means("times of a queue", "faces/test_all_faces.py"),

@@ -68,6 +68,7 @@ fn a_programs_own_filter_decides_but_for_what_the_handler_needs() {
         (ASK_CALL_SITE, ALLOW),
         (ASK_SET_WALL, THEIRS),
         (ASK_STEP_WALL, THEIRS),
+        (ASK_ADJTIME, THEIRS),
     ] {
         let asked = Call::new(ASK_MONITOR, [request, 1, 1, 0, 0, 0]).from(INSIDE);
         assert_eq!(run(code, asked).action, Some(expected), "{request}");

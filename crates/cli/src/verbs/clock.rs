@@ -1,0 +1,162 @@
+//! `clock`: how far a container's clock is from the truth, and faults of it.
+
+use std::io;
+use std::time::Duration;
+
+use anyhow::Context;
+use lorentz_clock::{Span, VirtualInstant};
+use lorentz_container::{Container, StateDir};
+use lorentz_control::discipline::{ClockErrorChange, ErrorReading};
+use lorentz_control::{host_time, Clock};
+
+use crate::args::LookAt;
+use crate::clock_error_args::{
+    BumpArgs, ClockVerb, DriftArgs, LeapSecondArgs, LeapSecondWord, LogArgs, StrobeArgs,
+};
+use crate::exit_status::FAILED;
+use crate::print;
+use crate::print_clock_error as shown;
+use crate::wrong_input::WrongInput;
+
+pub fn dispatch(verb: &ClockVerb) -> anyhow::Result<i32> {
+    match verb {
+        ClockVerb::Show(args) => show(args),
+        ClockVerb::Log(args) => log(args),
+        ClockVerb::Check(args) => check(args),
+        ClockVerb::Drift(DriftArgs { at, drift, length }) => {
+            let length = length.map(|length| positive("--for", length)).transpose()?;
+            change(at, ClockErrorChange::Drift(*drift, length))
+        }
+        ClockVerb::Bump(BumpArgs { at, by, slew }) => {
+            let slew = slew.map(|slew| positive("--slew", slew)).transpose()?;
+            change(at, ClockErrorChange::Bump(*by, slew))
+        }
+        ClockVerb::Strobe(args) => strobe(args),
+        ClockVerb::LeapSecond(LeapSecondArgs { at, what }) => {
+            let insert = match what {
+                LeapSecondWord::Insert => Some(true),
+                LeapSecondWord::Delete => Some(false),
+                LeapSecondWord::None => None,
+            };
+            change(at, ClockErrorChange::LeapSecond(insert))
+        }
+        ClockVerb::Reset(args) => change(args, ClockErrorChange::Reset),
+    }
+}
+
+fn positive(flag: &str, length: Span) -> anyhow::Result<Span> {
+    match length.0 > 0 {
+        true => Ok(length),
+        false => Err(WrongInput(format!("{flag} {length}: expected more than 0")).into()),
+    }
+}
+
+fn open(args: &LookAt) -> anyhow::Result<(Container, Clock)> {
+    let container = StateDir::open()?.find(&args.container)?;
+    let clock = container.clock_to_change()?;
+    Ok((container, clock))
+}
+
+fn read(container: &Container, clock: &Clock) -> anyhow::Result<ErrorReading> {
+    clock.error().context("the clock's error").map_err(|error| container.explain(error))
+}
+
+fn show(args: &LookAt) -> anyhow::Result<i32> {
+    let (container, clock) = open(args)?;
+    print(&container, &read(&container, &clock)?, args.json)?;
+    Ok(0)
+}
+
+fn print(container: &Container, error: &ErrorReading, json: bool) -> io::Result<()> {
+    match json {
+        true => print::out_json(&shown::json(container.name(), error)),
+        false => print::out(&shown::words(container.name(), error)),
+    }
+}
+
+fn change(args: &LookAt, change: ClockErrorChange) -> anyhow::Result<i32> {
+    let (container, clock) = open(args)?;
+    let changed = clock.change_error(change).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => WrongInput(format!("{}: {error}", container.name())).into(),
+        io::ErrorKind::Unsupported => {
+            let why = "its clock has several containers, and an error has one owner";
+            WrongInput(format!("{}: {why}", container.name())).into()
+        }
+        _ => anyhow::Error::new(error).context("the clock's error"),
+    });
+    changed.map_err(|error| container.explain(error))?;
+    if args.json {
+        print(&container, &read(&container, &clock)?, true)?;
+    }
+    Ok(0)
+}
+
+fn check(args: &LookAt) -> anyhow::Result<i32> {
+    let (container, clock) = open(args)?;
+    let error = read(&container, &clock)?;
+    let within = error.is_within_bound();
+    match args.json {
+        true => print::out_json(&shown::json(container.name(), &error))?,
+        false => print::out(&shown::verdict(container.name(), &error, within))?,
+    }
+    Ok(if within == Some(true) { 0 } else { FAILED })
+}
+
+fn log(args: &LogArgs) -> anyhow::Result<i32> {
+    let every = positive("--every", args.every)?;
+    let length = args.length.map(|length| positive("--for", length)).transpose()?;
+    let (container, clock) = open(&args.at)?;
+    let mut due = clock.look().now();
+    let end = length.map_or(VirtualInstant::NEVER, |length| due.plus(length));
+    if !args.at.json {
+        print::out(&shown::log_head())?;
+    }
+    while due <= end {
+        if !wait_until(&container, &clock, due) {
+            return Ok(0);
+        }
+        let error = read(&container, &clock)?;
+        match args.at.json {
+            true => print::out_json_line(&shown::json(container.name(), &error))?,
+            false => print::out(&shown::log_line(&error))?,
+        }
+        due = due.plus(every);
+    }
+    Ok(0)
+}
+
+fn strobe(args: &StrobeArgs) -> anyhow::Result<i32> {
+    let period = positive("--period", args.period)?;
+    let length = positive("--for", args.length)?;
+    let (container, clock) = open(&args.at)?;
+    let begun = clock.look().now();
+    let mut moves = 0_i64;
+    loop {
+        let due = begun.plus(Span(period.0.saturating_mul(moves)));
+        // It ends where it began.
+        let is_over = due.since(begun) >= length && moves % 2 == 0;
+        if is_over || !wait_until(&container, &clock, due) {
+            return Ok(0);
+        }
+        let by = if moves % 2 == 0 { args.by } else { Span(-args.by.0) };
+        change(&LookAt { json: false, ..args.at.clone() }, ClockErrorChange::Bump(by, None))?;
+        moves += 1;
+    }
+}
+
+/// Waits until the clock shows `due`. Returns whether the container is still there.
+fn wait_until(container: &Container, clock: &Clock, due: VirtualInstant) -> bool {
+    /// The clock may change meanwhile.
+    const MAX_SLEEP: Duration = Duration::from_millis(100);
+    loop {
+        if !container.dir().exists() {
+            return false;
+        }
+        let look = clock.look();
+        if look.now() >= due {
+            return true;
+        }
+        let left = look.real_at(due).since(look.real).0.max(1) as u64;
+        host_time::sleep(Duration::from_nanos(left).min(MAX_SLEEP));
+    }
+}

@@ -1,0 +1,353 @@
+//! The state of a clock that errs, and how it goes on by itself: pure arithmetic over virtual time.
+
+use lorentz_clock::{Rate, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
+use serde::{Deserialize, Serialize};
+
+use super::kernel::{Discipline, LeapSecond, SECOND};
+
+/// Parts of a drift: 10^12 in one.
+pub(super) const PARTS: i64 = 1_000_000_000_000;
+/// Largest drift of an oscillator, in parts: 10 %, as much as ticks of adjtimex(2) can mend.
+pub const MAX_DRIFT: i64 = PARTS / 10;
+/// A second of the oscillator, in ns << 32.
+const WHOLE: i128 = (SECOND as i128) << 32;
+/// Rates that may be in force: those of changes under way and of the last ones.
+const KNOWN_RATES: usize = 48;
+
+/// A clock's error and its discipline.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct ErrorState {
+    /// What adjtimex(2) reads and changes.
+    pub kernel: Discipline,
+    /// The discipline by which the clock goes until the one above has been published.
+    #[serde(default)]
+    in_force: Option<Discipline>,
+    /// The rate without error: its two terms.
+    rate: (u64, u64),
+    /// By how much the oscillator is too fast, in [`PARTS`].
+    pub drift: i64,
+    /// Drifts that end.
+    passing: Vec<PassingDrift>,
+    /// How the drift wanders; absent in files of before.
+    #[serde(default)]
+    wander: Option<Wander>,
+    /// Up to here all has been accounted for, virtual ns.
+    at: i64,
+    /// The truth there, on a monotonic clock that shows the same at the start, ns.
+    truth: i64,
+    /// What of a nanosecond the truth is ahead, in parts of [`WHOLE`].
+    rest: i64,
+    /// The wall clock's offset to the virtual clock, ns.
+    wall: i128,
+    /// The offset of true wall time to the truth, ns.
+    true_wall: i128,
+    /// Rates with an error, and the rates without it that they stand for.
+    known: Vec<((u64, u64), (u64, u64))>,
+}
+
+/// A drift that ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct PassingDrift {
+    drift: i64,
+    until: i64,
+}
+
+/// Virtual time between two steps of a drift that wanders, ns.
+const WANDER_STEP: i64 = 8 * NANOS_PER_SEC;
+
+/// A drift that wanders at random.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Wander {
+    /// Standard deviation of a second's step, in [`PARTS`].
+    by: i64,
+    /// The state of the random numbers.
+    seed: u64,
+    /// How far the drift has wandered.
+    drift: i64,
+    /// The virtual instant of the next step.
+    next: i64,
+}
+
+impl Wander {
+    fn step_at(&mut self, at: i64) {
+        if at < self.next {
+            return;
+        }
+        self.next += WANDER_STEP;
+        let step =
+            (WANDER_STEP as f64 / NANOS_PER_SEC as f64).sqrt() * self.by as f64 * self.normal();
+        self.drift = (self.drift + step.round() as i64).clamp(-MAX_DRIFT, MAX_DRIFT);
+    }
+
+    /// A number of the normal distribution: twelve even ones, less six.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.even()).sum::<f64>() - 6.0
+    }
+
+    /// A number from 0 to 1, by SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+    fn even(&mut self) -> f64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.seed;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// What the clock is to do from a virtual instant on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Course {
+    pub from: VirtualInstant,
+    pub rate: Rate,
+    pub wall: WallTime,
+}
+
+fn terms(rate: Rate) -> (u64, u64) {
+    (rate.num(), rate.den())
+}
+
+impl ErrorState {
+    /// The state of a clock without error.
+    pub fn new(now: VirtualInstant, wall: WallTime, rate: Rate) -> ErrorState {
+        ErrorState {
+            kernel: Discipline::default(),
+            in_force: None,
+            rate: terms(rate),
+            drift: 0,
+            passing: Vec::new(),
+            wander: None,
+            at: now.0,
+            truth: now.0,
+            rest: 0,
+            wall: wall.as_nanos(),
+            true_wall: wall.as_nanos(),
+            known: vec![(terms(rate), terms(rate))],
+        }
+    }
+
+    /// How long the clock's second is to be, in ns << 32, for a second of an oscillator without error.
+    fn length(&self) -> i128 {
+        self.length_by(&self.kernel)
+    }
+
+    fn length_by(&self, kernel: &Discipline) -> i128 {
+        let passing: i64 = self.passing.iter().map(|one| one.drift).sum();
+        let passing = passing + self.wander.map_or(0, |wander| wander.drift);
+        let parts =
+            i128::from(PARTS) + i128::from((self.drift + passing).clamp(-MAX_DRIFT, MAX_DRIFT));
+        i128::from(kernel.second_length()) * parts / i128::from(PARTS)
+    }
+
+    /// By how much the clock is too fast, as a ratio.
+    pub fn frequency_error(&self) -> f64 {
+        (self.length() - WHOLE) as f64 / WHOLE as f64
+    }
+
+    /// Takes note that the clock goes on by `in_force` until the state's own discipline is published.
+    pub fn go_on_by(&mut self, in_force: Discipline) {
+        self.in_force.get_or_insert(in_force);
+    }
+
+    /// Takes note that all of the state is in force.
+    pub fn is_published(&mut self) {
+        self.in_force = None;
+    }
+
+    /// The rate of the clock, with its error.
+    pub fn rate(&self) -> Rate {
+        let (num, den) = (u128::from(self.rate.0), u128::from(self.rate.1));
+        // 2^62 times 2^50 fits.
+        let (num, den) = (num * self.length().max(1) as u128, den * WHOLE as u128);
+        let surplus = (u128::BITS - num.max(den).leading_zeros()).saturating_sub(50);
+        let rate = Rate::new((num >> surplus) as u64, (den >> surplus) as u64);
+        rate.or(Rate::new(self.rate.0, self.rate.1)).unwrap_or_default()
+    }
+
+    /// Takes note of the rate in force: an announced change may have set another one.
+    pub fn notice_rate(&mut self, in_force: Rate) {
+        let known = self.known.iter().rev().find(|(with, _)| *with == terms(in_force));
+        match known {
+            Some((_, without)) => self.rate = *without,
+            None => self.set_rate(in_force),
+        }
+    }
+
+    /// Sets the rate without error.
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.rate = terms(rate);
+    }
+
+    /// Notes that a rate may be in force from now on, for the rate without error.
+    pub fn note_rate(&mut self, with: Rate, without: Option<Rate>) {
+        let entry = (terms(with), without.map_or(self.rate, terms));
+        self.known.retain(|known| known.0 != entry.0);
+        self.known.push(entry);
+        let surplus = self.known.len().saturating_sub(KNOWN_RATES);
+        self.known.drain(..surplus);
+    }
+
+    /// The offset of the wall clock to the virtual clock.
+    pub fn wall(&self) -> WallTime {
+        WallTime::from_nanos(self.wall)
+    }
+
+    /// The wall clock at the virtual instant up to which all is accounted for: seconds, nanoseconds.
+    pub fn wall_clock(&self) -> (i64, i64) {
+        let wall = WallTime::from_nanos(self.wall + i128::from(self.at));
+        (wall.secs, i64::from(wall.nanos))
+    }
+
+    /// By how much the wall clock is ahead of true wall time, ns.
+    pub fn offset(&self) -> i128 {
+        let shown = self.wall + i128::from(self.at);
+        shown - self.true_wall - i128::from(self.truth)
+    }
+
+    /// Steps the wall clock as clock_settime(2) does.
+    pub fn step(&mut self, by: i128) {
+        self.wall += by;
+        self.kernel.clear();
+    }
+
+    /// Moves the wall clock, without a word to the programs: their clock errs from the start.
+    pub fn err_by(&mut self, by: i128) {
+        self.wall += by;
+    }
+
+    /// Takes note that somebody else has moved the wall clock.
+    pub fn notice_wall(&mut self, wall: WallTime) {
+        if wall != self.wall() {
+            self.step(wall.as_nanos() - self.wall);
+        }
+    }
+
+    /// Adds a drift that ends after `length` of virtual time, in [`PARTS`].
+    pub fn drift_for(&mut self, drift: i64, length: Span) {
+        self.passing.push(PassingDrift { drift, until: self.at.saturating_add(length.0) });
+    }
+
+    /// Lets the drift wander: a random walk that `seed` decides, which goes `by` parts in a second, and the square root of that in more.
+    pub fn wander(&mut self, by: i64, seed: u64) {
+        self.wander =
+            (by != 0).then_some(Wander { by, seed, drift: 0, next: self.at + WANDER_STEP });
+    }
+
+    /// Ends all errors: no drift, no discipline, and the wall clock shows true time.
+    pub fn reset(&mut self) {
+        self.step(-self.offset());
+        self.drift = 0;
+        self.passing.clear();
+        self.wander = None;
+        self.kernel = Discipline::default();
+    }
+
+    /// Whether each second may be unlike the one before.
+    fn needs_seconds(&self) -> bool {
+        let kernel = &self.kernel;
+        let asked = kernel.asks_leap_second();
+        kernel.is_slewing()
+            || match kernel.leap {
+                LeapSecond::No => asked,
+                LeapSecond::Over => !asked,
+                _ => true,
+            }
+    }
+
+    /// The virtual instant at which the wall clock's next second begins, and that second.
+    fn next_second(&self) -> (i64, i64) {
+        let (secs, nanos) = self.wall_clock();
+        (self.at.saturating_add(NANOS_PER_SEC - nanos), secs + 1)
+    }
+
+    /// Accounts for all until `to`. The wall clock is as it will be there if only leap seconds step it.
+    pub fn advance(&mut self, to: VirtualInstant) {
+        while self.at < to.0 {
+            let end = self.next_change_of_drift().min(to.0);
+            let (second, secs) = self.next_second();
+            if self.needs_seconds() && second <= end {
+                self.pass(second);
+                self.begin_second(secs);
+            } else {
+                let before = self.wall_clock().0;
+                self.pass(end);
+                if !self.needs_seconds() {
+                    self.kernel.pass_seconds(self.wall_clock().0 - before);
+                }
+            }
+            self.passing.retain(|one| one.until > self.at);
+            let at = self.at;
+            self.wander.iter_mut().for_each(|wander| wander.step_at(at));
+        }
+    }
+
+    fn begin_second(&mut self, secs: i64) {
+        let step = self.kernel.begin_second(secs);
+        if let Some(in_force) = &mut self.in_force {
+            in_force.begin_second(secs);
+        }
+        self.wall += i128::from(step) * i128::from(NANOS_PER_SEC);
+    }
+
+    /// The truth goes on to virtual instant `to`.
+    fn pass(&mut self, to: i64) {
+        let elapsed = i128::from(to.saturating_sub(self.at).max(0));
+        let length = self.length_by(self.in_force.as_ref().unwrap_or(&self.kernel)).max(1);
+        // Whole nanoseconds of the oscillator's truth, and the rest in parts of the length.
+        let scaled = elapsed * WHOLE + i128::from(self.rest);
+        self.truth = self.truth.saturating_add((scaled / length) as i64);
+        self.rest = (scaled % length) as i64;
+        self.at = self.at.max(to);
+    }
+
+    /// Returns the course from now on: what holds now, then the changes that are known, at most `count`. A slew that goes on beyond
+    /// the last one ends there.
+    pub fn course(&self, count: usize) -> Vec<Course> {
+        /// Seconds that are alike are looked through so far.
+        const MAX_LOOKS: u32 = 1000;
+        let mut then = self.clone();
+        let mut course = vec![then.course_now()];
+        for _ in 0..MAX_LOOKS {
+            let next = then.next_event();
+            if next == i64::MAX {
+                break;
+            }
+            then.advance(VirtualInstant(next));
+            let (now, last) = (then.course_now(), course[course.len() - 1]);
+            if (last.rate, last.wall) == (now.rate, now.wall) {
+                continue;
+            }
+            course.push(now);
+            if course.len() > count {
+                then.kernel.end_slew();
+                course[count].rate = then.rate();
+                break;
+            }
+        }
+        course
+    }
+
+    /// The next virtual instant at which the course may change.
+    fn next_event(&self) -> i64 {
+        let drift = self.next_change_of_drift();
+        let second = match self.kernel.leap_to_come() {
+            // Until a leap second all seconds are alike.
+            Some((leap_at, _)) if !self.kernel.is_slewing() => self.virtual_at_second(leap_at),
+            _ if self.needs_seconds() => self.next_second().0,
+            _ => i64::MAX,
+        };
+        drift.min(second)
+    }
+
+    fn next_change_of_drift(&self) -> i64 {
+        let ends = self.passing.iter().map(|one| one.until);
+        ends.chain(self.wander.map(|wander| wander.next)).min().unwrap_or(i64::MAX)
+    }
+
+    fn course_now(&self) -> Course {
+        Course { from: VirtualInstant(self.at), rate: self.rate(), wall: self.wall() }
+    }
+
+    fn virtual_at_second(&self, secs: i64) -> i64 {
+        lorentz_clock::saturate(i128::from(secs) * i128::from(NANOS_PER_SEC) - self.wall)
+    }
+}
