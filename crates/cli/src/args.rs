@@ -414,7 +414,7 @@ fn parse_interval(text: &str) -> Result<Span, String> {
 }
 
 // One container.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Debug)]
 pub struct LookAt {
     /// The container: its name, or the id of any of its processes
     #[arg(value_name = "NAME|PID")]

@@ -4,8 +4,6 @@ use clap::{Args, Subcommand, ValueEnum};
 use lorentz_clock::Span;
 use lorentz_control::discipline::parse_frequency;
 
-use crate::args::LookAt;
-
 // Verbs of `lorentz clock`.
 #[derive(Subcommand, Debug)]
 #[command(defer = true)]
@@ -14,7 +12,7 @@ pub enum ClockVerb {
     ///
     /// The truth is the clock that the container would have without errors: leaps, freezes and rates move both. The rest is what
     /// adjtimex(2) shows inside.
-    Show(LookAt),
+    Show(ErringClock),
     /// Print the error of a container's clock again and again
     ///
     /// A line for each look: the wall clock, its offset to the truth, its frequency error, the bound that a daemon has told. Ends with
@@ -23,7 +21,7 @@ pub enum ClockVerb {
     /// Check that a clock's error is within the bound that its NTP daemon has told
     ///
     /// The exit status is 1 if it is not, or if no daemon has told a bound.
-    Check(LookAt),
+    Check(ErringClock),
     /// Let a container's clock run too fast or too slow
     ///
     /// All its clocks drift, as those of a machine with a bad oscillator. A daemon inside may discipline them by adjtimex(2).
@@ -42,14 +40,25 @@ pub enum ClockVerb {
     /// End all errors of a container's clock
     ///
     /// No drift, no discipline; the wall clock is set to true time.
-    Reset(LookAt),
+    Reset(ErringClock),
+}
+
+// One container's clock.
+#[derive(Args, Clone, Debug)]
+pub struct ErringClock {
+    /// The container: its name, or the id of any of its processes
+    #[arg(value_name = "NAME|PID")]
+    pub container: String,
+    /// Print the clock's error as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 // `lorentz clock log`.
 #[derive(Args, Debug)]
 pub struct LogArgs {
     #[command(flatten)]
-    pub at: LookAt,
+    pub at: ErringClock,
     /// Virtual time between two looks
     #[arg(long, value_name = "DUR", default_value = "1s", allow_hyphen_values = true)]
     pub every: Span,
@@ -62,7 +71,7 @@ pub struct LogArgs {
 #[derive(Args, Debug)]
 pub struct DriftArgs {
     #[command(flatten)]
-    pub at: LookAt,
+    pub at: ErringClock,
     /// How much too fast the clock is: +100ppm, -20ppb, 1%; at most 10% either way
     #[arg(value_name = "DRIFT", allow_hyphen_values = true, value_parser = parse_frequency)]
     pub drift: i64,
@@ -75,7 +84,7 @@ pub struct DriftArgs {
 #[derive(Args, Debug)]
 pub struct BumpArgs {
     #[command(flatten)]
-    pub at: LookAt,
+    pub at: ErringClock,
     /// How far: +90s, -100ms
     #[arg(value_name = "DUR", allow_hyphen_values = true)]
     pub by: Span,
@@ -88,7 +97,7 @@ pub struct BumpArgs {
 #[derive(Args, Debug)]
 pub struct StrobeArgs {
     #[command(flatten)]
-    pub at: LookAt,
+    pub at: ErringClock,
     /// How far the wall clock is moved forth, and then back
     #[arg(value_name = "DUR", allow_hyphen_values = true)]
     pub by: Span,
@@ -104,7 +113,7 @@ pub struct StrobeArgs {
 #[derive(Args, Debug)]
 pub struct LeapSecondArgs {
     #[command(flatten)]
-    pub at: LookAt,
+    pub at: ErringClock,
     /// 'insert' repeats the day's last second, 'delete' leaves it out, 'none' asks for neither
     #[arg(value_name = "insert|delete|none", hide_possible_values = true)]
     pub what: LeapSecondWord,

@@ -9,9 +9,9 @@ use lorentz_container::{Container, StateDir};
 use lorentz_control::discipline::{ClockErrorChange, ErrorReading};
 use lorentz_control::{host_time, Clock};
 
-use crate::args::LookAt;
 use crate::clock_error_args::{
-    BumpArgs, ClockVerb, DriftArgs, LeapSecondArgs, LeapSecondWord, LogArgs, StrobeArgs,
+    BumpArgs, ClockVerb, DriftArgs, ErringClock, LeapSecondArgs, LeapSecondWord, LogArgs,
+    StrobeArgs,
 };
 use crate::exit_status::FAILED;
 use crate::print;
@@ -51,7 +51,7 @@ fn positive(flag: &str, length: Span) -> anyhow::Result<Span> {
     }
 }
 
-fn open(args: &LookAt) -> anyhow::Result<(Container, Clock)> {
+fn open(args: &ErringClock) -> anyhow::Result<(Container, Clock)> {
     let container = StateDir::open()?.find(&args.container)?;
     let clock = container.clock_to_change()?;
     Ok((container, clock))
@@ -61,7 +61,7 @@ fn read(container: &Container, clock: &Clock) -> anyhow::Result<ErrorReading> {
     clock.error().context("the clock's error").map_err(|error| container.explain(error))
 }
 
-fn show(args: &LookAt) -> anyhow::Result<i32> {
+fn show(args: &ErringClock) -> anyhow::Result<i32> {
     let (container, clock) = open(args)?;
     print(&container, &read(&container, &clock)?, args.json)?;
     Ok(0)
@@ -74,7 +74,7 @@ fn print(container: &Container, error: &ErrorReading, json: bool) -> io::Result<
     }
 }
 
-fn change(args: &LookAt, change: ClockErrorChange) -> anyhow::Result<i32> {
+fn change(args: &ErringClock, change: ClockErrorChange) -> anyhow::Result<i32> {
     let (container, clock) = open(args)?;
     let changed = clock.change_error(change).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => WrongInput(format!("{}: {error}", container.name())).into(),
@@ -91,7 +91,7 @@ fn change(args: &LookAt, change: ClockErrorChange) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-fn check(args: &LookAt) -> anyhow::Result<i32> {
+fn check(args: &ErringClock) -> anyhow::Result<i32> {
     let (container, clock) = open(args)?;
     let error = read(&container, &clock)?;
     let within = error.is_within_bound();
@@ -139,7 +139,7 @@ fn strobe(args: &StrobeArgs) -> anyhow::Result<i32> {
             return Ok(0);
         }
         let by = if moves % 2 == 0 { args.by } else { Span(-args.by.0) };
-        change(&LookAt { json: false, ..args.at.clone() }, ClockErrorChange::Bump(by, None))?;
+        change(&ErringClock { json: false, ..args.at.clone() }, ClockErrorChange::Bump(by, None))?;
         moves += 1;
     }
 }
