@@ -19,7 +19,7 @@ from framework.running import Inside
 OFFSET, FREQUENCY, MAXERROR, STATUS, SETOFFSET, NANO, TICK = 1, 2, 4, 0x10, 0x100, 0x2000, 0x4000
 ADJTIME, ADJTIME_READ = 0x8001, 0xA001
 PLL, INS, UNSYNC = 1, 0x10, 0x40
-#: What adjtimex(2) returns.
+#: The results of adjtimex(2).
 OK, INSERT, DELETE, OOP, WAIT, ERROR = range(6)
 PPM = 1 << 16
 

@@ -119,7 +119,7 @@ pub struct LeapSecondArgs {
     pub what: LeapSecondWord,
 }
 
-/// What is to happen to the day's last second.
+/// The fate of the day's last second.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 pub enum LeapSecondWord {
     Insert,

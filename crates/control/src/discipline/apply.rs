@@ -46,7 +46,7 @@ pub struct ErrorReading {
     pub frequency_error: f64,
     /// By how much the oscillator is too fast, parts in 10^12. Drifts that end are not in it.
     pub drift: i64,
-    /// What adjtimex(2) shows.
+    /// The state that adjtimex(2) shows.
     pub discipline: Discipline,
     /// The wall clock.
     pub wall: WallTime,

@@ -67,7 +67,7 @@ impl LeapSecond {
 /// The answer to a clock whose time cannot be relied on (TIME_ERROR).
 pub const TIME_ERROR: i64 = 5;
 
-/// What adjtimex(2) reads and changes.
+/// The state that adjtimex(2) reads and changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Discipline {
     /// STA_*.
@@ -76,7 +76,7 @@ pub struct Discipline {
     pub leap: LeapSecond,
     /// Second of the wall clock at which it comes.
     leap_at: i64,
-    /// What is left of an offset, in ns << 32 by tick.
+    /// The rest of an offset, in ns << 32 by tick.
     offset: i64,
     /// The frequency, in ns/s << 32.
     frequency: i64,
@@ -89,11 +89,11 @@ pub struct Discipline {
     pub estimated_error: i64,
     /// TAI less UTC, s.
     pub tai: i64,
-    /// What is left of an adjtime(3), us.
+    /// The rest of an adjtime(3), us.
     adjust: i64,
     /// Second of the wall clock of the last offset.
     reference: i64,
-    /// What this second is longer by than frequency and tick say, in ns << 32 by tick.
+    /// By how much this second is longer than frequency and tick say, in ns << 32 by tick.
     slew: i64,
 }
 
@@ -158,7 +158,7 @@ impl Discipline {
         self.slew != 0 || self.adjust != 0 || self.chunk() != 0
     }
 
-    /// What the next second is to take off the offset.
+    /// The part of the offset that the next second is to take off.
     fn chunk(&self) -> i64 {
         shift_right(self.offset, PLL_SHIFT + self.constant as u32)
     }

@@ -17,7 +17,7 @@ const KNOWN_RATES: usize = 48;
 /// A clock's error and its discipline.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct ErrorState {
-    /// What adjtimex(2) reads and changes.
+    /// The state that adjtimex(2) reads and changes.
     pub kernel: Discipline,
     /// The discipline by which the clock goes until the one above has been published.
     #[serde(default)]
@@ -35,7 +35,7 @@ pub(super) struct ErrorState {
     at: i64,
     /// The truth there, on a monotonic clock that shows the same at the start, ns.
     truth: i64,
-    /// What of a nanosecond the truth is ahead, in parts of [`WHOLE`].
+    /// The part of a nanosecond by which the truth is ahead, in parts of [`WHOLE`].
     rest: i64,
     /// The wall clock's offset to the virtual clock, ns.
     wall: i128,
@@ -94,7 +94,7 @@ impl Wander {
     }
 }
 
-/// What the clock is to do from a virtual instant on.
+/// The clock's way from a virtual instant on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Course {
     pub from: VirtualInstant,

@@ -8,7 +8,7 @@ use super::timex::{mode, status, Timex, TIMEX_LEN};
 
 const PPM: i64 = PARTS / 1_000_000;
 
-/// What Debian's kernel 6.1 answered to random calls in qemu, by `scripts/adjtimex-oracle`, which names another log in the variable.
+/// The answers of Debian's kernel 6.1 to random calls in qemu, by `scripts/adjtimex-oracle`, which names another log in the variable.
 /// `tests/programs/clock_errors/oracle.c` says how the lines read.
 fn oracle() -> String {
     let stored = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/adjtimex-6.1.txt");
