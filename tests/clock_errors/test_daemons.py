@@ -76,7 +76,7 @@ def serve(pair: TimeServer, folder: Path) -> None:
 def test_a_daemon_mends_its_containers_clock(daemon: Callable[[Path], Words], tmp_path):
     """From 100 ms off, at 100 ppm, to 5 ms; a step of the network's delay is 20 times as long."""
     needs.root()
-    with TimeServer(tmp_path, "20") as pair:
+    with TimeServer("20") as pair:
         serve(pair, tmp_path)
         client = pair.err("offset=100ms,drift=+100ppm", *daemon(tmp_path))
         deadline = time.monotonic() + 60
@@ -101,7 +101,7 @@ def test_ptp4l_mends_its_containers_clock(tmp_path):
             f"[global]\ntime_stamping software\n{way}\nuds_address {tmp_path}/{name}\n"
         )
         lines[name] = [program, "-f", config, "-i", "eth0", "-m"]
-    with TimeServer(tmp_path, "10") as pair:
+    with TimeServer("10") as pair:
         pair.serve(*lines["master"])
         client = pair.err("offset=100ms,drift=+100ppm", *lines["slave"])
         deadline = time.monotonic() + 60
@@ -113,7 +113,7 @@ def test_ptp4l_mends_its_containers_clock(tmp_path):
 
 def test_chrony_keeps_within_the_bound_that_it_tells(tmp_path):
     needs.root()
-    with TimeServer(tmp_path, "10") as pair:
+    with TimeServer("4") as pair:
         serve(pair, tmp_path)
         client = pair.err("offset=1s,drift=-200ppm", *chrony(tmp_path))
         deadline = time.monotonic() + 60
@@ -121,7 +121,7 @@ def test_chrony_keeps_within_the_bound_that_it_tells(tmp_path):
             assert time.monotonic() < deadline, (error(client.name), client.stderr[-2000:])
             time.sleep(0.2)
         for line in lorentz.ok(
-            "clock", "log", client.name, "--every", "1s", "--for", "60s", "--json"
+            "clock", "log", client.name, "--every", "1s", "--for", "40s", "--json"
         ).splitlines():
             look = json.loads(line)
             assert look["within_bound"] and look["synchronized"], look

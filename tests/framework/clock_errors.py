@@ -85,8 +85,8 @@ class TimeServer:
     """A container with a perfect clock and an NTP server, and a place for one that errs: network
     namespaces of their own, joined by a cable. Both clocks begin at one instant."""
 
-    def __init__(self, folder: Path, rate: str) -> None:
-        self.folder, self.rate = folder, rate
+    def __init__(self, rate: str) -> None:
+        self.rate = rate
         number = next(_numbers)
         self.names = [f"lt-ntp-{os.getpid()}-{number}{end}" for end in "sc"]
         self.server = self.client = None
