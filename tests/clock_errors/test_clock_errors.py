@@ -9,22 +9,24 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from fractions import Fraction
 
 import pytest
 from framework import lorentz
-from framework.clock_errors import MAXERROR, STATUS, Adjuster, error, pair_names
+from framework.clock_errors import (
+    MAXERROR,
+    SETOFFSET,
+    STATUS,
+    Adjuster,
+    announced,
+    error,
+    pair_names,
+)
 from framework.failpoints import Faulty, session
 from framework.running import Inside
 
 SECOND = 1_000_000_000
-
-
-def announced(seconds: float) -> str:
-    """A time of the host's wall clock so far ahead, as `--at` reads it."""
-    at = datetime.now(timezone.utc) + timedelta(seconds=seconds)
-    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @contextlib.contextmanager
@@ -91,6 +93,18 @@ def test_a_bump_moves_the_wall_clock_alone():
         behind = after["monotonic_ns"] - before["monotonic_ns"]
         assert 0 < behind < 20 * SECOND
         lorentz.ok("clock", "reset", inside.name)
+        assert error(inside.name)["offset_ns"] == 0
+
+
+def test_a_step_by_whoever_is_an_error():
+    """Also before anything has asked for the clock's error."""
+    with Adjuster() as inside:
+        lorentz.ok("step", inside.name, "--by", "1h")
+        assert error(inside.name)["offset_ns"] == 3600 * SECOND
+        inside.adjust(SETOFFSET, secs=-30)
+        assert error(inside.name)["offset_ns"] == 3570 * SECOND
+        lorentz.ok("leap", inside.name, "--by", "1d")
+        inside.clock("reset")
         assert error(inside.name)["offset_ns"] == 0
 
 

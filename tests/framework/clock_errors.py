@@ -60,6 +60,12 @@ def error(name: str) -> dict:
     return lorentz.json_of("clock", "show", name)
 
 
+def announced(seconds: float) -> str:
+    """A time of the host's wall clock so far ahead, as `--at` reads it."""
+    at = datetime.now(timezone.utc) + timedelta(seconds=seconds)
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def pair_names() -> tuple[str, str]:
     """Two names for containers that are compared."""
     number = next(_numbers)
@@ -125,7 +131,7 @@ class TimeServer:
     def err(self, error: str, *command: str | Path) -> Inside:
         """Starts the client, whose clock errs, and lets both clocks go on."""
         self.client = self._start(1, command, "--clock-error", error)
-        at = (datetime.now(timezone.utc) + timedelta(seconds=1)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        at = announced(1)
         for one in (self.server, self.client):
             one.wait_until_shown()
             lorentz.ok("unfreeze", one.name, "--at", at)

@@ -97,7 +97,9 @@ impl HostTai {
     pub fn read(&self) -> anyhow::Result<HostReading> {
         let wall = host_time::wall_ahead().context("the host's clocks cannot be read together")?;
         let real = host_time::now();
-        let leap_seconds = i128::from(leap_seconds(&kernel_state()?)) * i128::from(NANOS_PER_SEC);
+        let leap_seconds =
+            i128::from(leap_seconds(&host_time::kernel_clock_state().context("adjtimex")?))
+                * i128::from(NANOS_PER_SEC);
         let injected = self.injected.after(real.since(self.begun).0 / NANOS_PER_SEC)?;
         Ok(HostReading { real, ahead: wall.as_nanos() + leap_seconds + i128::from(injected.0) })
     }
@@ -105,21 +107,10 @@ impl HostTai {
     /// The bound of the clock's error: `--error-bound`, or adjtimex(2)'s `maxerror`, which an NTP daemon keeps and which grows to 16 s
     /// without one.
     pub fn error_bound(&self) -> Span {
-        let kernels = || kernel_state().map_or(Span::MAX, |state| Span(state.maxerror * 1_000));
+        let kernels = || {
+            host_time::kernel_clock_state().map_or(Span::MAX, |state| Span(state.maxerror * 1_000))
+        };
         self.told_bound.unwrap_or_else(kernels)
-    }
-}
-
-fn kernel_state() -> anyhow::Result<libc::timex> {
-    // SAFETY: all zeroes is a valid timex that changes nothing, and adjtimex fills it.
-    let (state, result) = unsafe {
-        let mut state: libc::timex = std::mem::zeroed();
-        let result = libc::adjtimex(&mut state);
-        (state, result)
-    };
-    match result {
-        -1 => Err(std::io::Error::last_os_error()).context("adjtimex"),
-        _ => Ok(state),
     }
 }
 

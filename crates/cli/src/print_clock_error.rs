@@ -1,7 +1,6 @@
 //! The answers of `lorentz clock`, for people and as JSON.
 
 use lorentz_clock::Span;
-use lorentz_control::discipline::timex::status;
 use lorentz_control::discipline::{ErrorReading, LeapSecond};
 use serde_json::{json, Value};
 
@@ -58,7 +57,7 @@ pub fn json(name: &str, error: &ErrorReading) -> Value {
         "disciplined_ppm": kernel.frequency_ppm(),
         "max_error_us": kernel.max_error,
         "estimated_error_us": kernel.estimated_error,
-        "synchronized": kernel.status & status::UNSYNC == 0,
+        "synchronized": kernel.is_synchronized(),
         "status": kernel.status,
         "tai_s": kernel.tai,
         "leap_second": kernel.leap,
@@ -67,9 +66,9 @@ pub fn json(name: &str, error: &ErrorReading) -> Value {
 }
 
 fn state(error: &ErrorReading) -> &'static str {
-    match error.discipline.status & status::UNSYNC {
-        0 => "synchronized",
-        _ => "not synchronized",
+    match error.discipline.is_synchronized() {
+        true => "synchronized",
+        false => "not synchronized",
     }
 }
 
@@ -91,12 +90,7 @@ fn ppm(value: f64) -> String {
     format!("{value:+.3} ppm")
 }
 
-/// A length with its sign, which a table's column keeps.
+/// A length with its sign.
 fn signed(nanos: i128) -> String {
-    let span = Span(lorentz_clock::saturate(nanos));
-    if nanos >= 0 {
-        format!("+{span}")
-    } else {
-        span.to_string()
-    }
+    format!("{:+}", Span(lorentz_clock::saturate(nanos)))
 }

@@ -7,9 +7,8 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
-use lorentz_clock::{saturate, Span, MAX_SETTABLE_SECS, NANOS_PER_SEC};
+use lorentz_clock::{saturate, Span, NANOS_PER_SEC};
 use lorentz_control::change_pipe::listen;
-use lorentz_control::discipline::{Refused, Timex};
 use lorentz_control::processes::{self, Process};
 use lorentz_control::{CgroupPlace, Clock};
 use lorentz_inject::{Adjust, ExecMonitor, Forked, LoopTask, SetWall, TargetClock, WallChange};
@@ -192,10 +191,7 @@ pub(crate) fn set_wall(container: &Container) -> SetWall {
             WallChange::To(wall) => wall.as_nanos() - reading.wall.as_nanos(),
             WallChange::By(by) => by,
         };
-        // Never earlier than CLOCK_MONOTONIC: that would mean that the machine had started before 1970.
-        let earliest = i128::from(reading.virt.0);
-        let end = i128::from(MAX_SETTABLE_SECS) * i128::from(NANOS_PER_SEC);
-        if !(earliest..end).contains(&(reading.wall.as_nanos() + by)) {
+        if !clock.may_step(by) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         clock.step(Span(saturate(by))).map(drop)
@@ -206,19 +202,9 @@ pub(crate) fn set_wall(container: &Container) -> SetWall {
 /// to discipline.
 pub(crate) fn adjust(container: &Container) -> Adjust {
     let container = container.clone();
-    Box::new(move |bytes, may_set| {
-        let clock = container.clock_to_change().map_err(|_| Errno::ENOSYS)?;
-        let mut timex = Timex::parse(bytes);
-        let done = clock.adjust(&mut timex, may_set).map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => Errno::EBUSY,
-            _ => Errno::ENOSYS,
-        })?;
-        let state = done.map_err(|refused| match refused {
-            Refused::Invalid => Errno::EINVAL,
-            Refused::NotPermitted => Errno::EPERM,
-        })?;
-        timex.write(bytes);
-        Ok(state)
+    Box::new(move |timex, may_set| {
+        let clock = container.clock_to_change().ok()?;
+        Some(clock.adjust(timex, may_set))
     })
 }
 

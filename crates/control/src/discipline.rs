@@ -15,9 +15,7 @@ mod start_error;
 mod state;
 #[cfg(test)]
 mod tests;
-pub mod timex;
 
 pub use apply::{ClockErrorChange, ErrorReading};
-pub use kernel::{Discipline, LeapSecond, Refused};
+pub use kernel::{Discipline, LeapSecond};
 pub use start_error::{parse_frequency, StartError};
-pub use timex::{Timex, TIMEX_LEN};

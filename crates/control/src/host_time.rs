@@ -299,6 +299,25 @@ fn word_at(address: usize) -> Option<u64> {
     (copied == 8).then_some(word)
 }
 
+/// Reads what the kernel says of the host's clock by adjtimex(2): the bound of its error, its status, TAI. On a clock it is the
+/// container's.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn kernel_clock_state() -> io::Result<libc::timex> {
+    // SAFETY: all zeroes is a valid timex that changes nothing, and adjtimex fills it.
+    let (result, state) = unsafe {
+        let mut state: libc::timex = std::mem::zeroed();
+        (libc::adjtimex(&mut state), state)
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(state)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

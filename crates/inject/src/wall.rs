@@ -5,11 +5,10 @@ use crate::tracee::status_of;
 use crate::user_notification::{self, Notification};
 use lorentz_clock::WallTime;
 use lorentz_shim::filter::{ASK_SET_WALL, ASK_STEP_WALL};
-use nix::errno::Errno;
+use lorentz_syscalls::{Errno, Timex};
 use nix::sys::uio::{process_vm_readv, process_vm_writev, RemoteIoVec};
 use nix::unistd::Pid;
-use std::io;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 
 /// A program's request to change its wall clock.
@@ -24,12 +23,9 @@ pub enum WallChange {
 /// Function that sets the container's wall clock.
 pub type SetWall = Box<dyn FnMut(WallChange) -> io::Result<()>>;
 
-/// Length of struct timex, bytes.
-pub const TIMEX_LEN: usize = 208;
-
-/// Function that carries out adjtimex(2) on a struct timex, for a program that may set clocks or may not. It returns the state of the
-/// clock, or the error of the call: ENOSYS where the clock is not the container's to discipline.
-pub type Adjust = Box<dyn FnMut(&mut [u8; TIMEX_LEN], bool) -> Result<i64, Errno>>;
+/// Function that carries out adjtimex(2) for a program that may set clocks or may not: the struct becomes the answer. It returns the state
+/// of the clock, or the kernel's refusal; `None` where the clock is not the container's to discipline.
+pub type Adjust = Box<dyn FnMut(&mut Timex, bool) -> Option<Result<i64, Errno>>>;
 
 /// Returns the change that the arguments of a request ask for; `None` if the request is another one.
 pub(crate) fn requested(args: &[u64; 6]) -> Option<WallChange> {
@@ -70,18 +66,21 @@ pub(crate) fn answer_adjtime(
     notification: &Notification,
 ) -> io::Result<()> {
     let (pid, id) = (Pid::from_raw(notification.thread as i32), notification.id);
-    let at = [RemoteIoVec { base: notification.args[1] as usize, len: TIMEX_LEN }];
-    let mut timex = [0; TIMEX_LEN];
-    let adjusted = process_vm_readv(pid, &mut [IoSliceMut::new(&mut timex)], &at).and_then(|_| {
-        let state = adjust(&mut timex, may_set_clocks(notification))?;
-        // While the request is valid, this process waits for its answer: the number is not another one's.
-        if user_notification::is_valid(listener, id) {
-            process_vm_writev(pid, &[IoSlice::new(&timex)], &at)?;
+    let at = [RemoteIoVec { base: notification.args[1] as usize, len: Timex::LEN }];
+    let mut bytes = [0; Timex::LEN];
+    if process_vm_readv(pid, &mut [IoSliceMut::new(&mut bytes)], &at).is_err() {
+        return user_notification::fail(listener, id, libc::EFAULT);
+    }
+    let mut timex = Timex::from_bytes(bytes);
+    match adjust(&mut timex, may_set_clocks(notification)) {
+        None => user_notification::fail(listener, id, libc::ENOSYS),
+        Some(Err(refused)) => user_notification::fail(listener, id, -refused.in_register() as i32),
+        Some(Ok(state)) => {
+            // While the request is valid, the process waits for its answer: the number is not another one's.
+            if user_notification::is_valid(listener, id) {
+                let _ = process_vm_writev(pid, &[IoSlice::new(&timex.to_bytes())], &at);
+            }
+            user_notification::answer(listener, id, state)
         }
-        Ok(state)
-    });
-    match adjusted {
-        Ok(state) => user_notification::answer(listener, id, state),
-        Err(error) => user_notification::fail(listener, id, error as i32),
     }
 }

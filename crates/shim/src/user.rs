@@ -8,6 +8,7 @@ use crate::sys::{
     sys, ClockId, Errno, Fd, FutexOp, ItimerId, Itimerspec, Itimerval, SigHow, SigSet, Sigaction,
     Stack, SysResult, Sysno, Timespec, Timeval, UserPtr,
 };
+use lorentz_syscalls::Timex;
 
 /// A type of the kernel's that is read from the program's memory and written there.
 ///
@@ -23,7 +24,7 @@ macro_rules! plain {
 }
 
 plain! {
-    u8 i16 i32 u32 i64 u64 usize Timespec Timeval Itimerspec Itimerval SigSet Sigaction Stack
+    u8 i16 i32 u32 i64 u64 usize Timespec Timeval Itimerspec Itimerval SigSet Sigaction Stack Timex
 }
 
 // SAFETY: as for its elements.

@@ -26,6 +26,7 @@ mod handler;
 mod numbers;
 mod page;
 mod table;
+pub mod timex;
 mod when;
 
 pub use arg::{ClockId, Fd, FromArg, IntoArg, UserPtr};
@@ -39,6 +40,7 @@ pub use handler::Handler;
 pub use numbers::{Sysno, NUMBERS};
 pub use page::Page;
 pub use table::{ASK_MONITOR, TABLE};
+pub use timex::Timex;
 pub use when::{When, Where};
 
 /// The row of a call, given as such or by its bare number; `None` where the call has no time in it. Takes a few instructions.

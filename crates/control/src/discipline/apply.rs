@@ -6,12 +6,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lorentz_clock::{Pace, Rate, RealInstant, Snapshot, Span, WallTime};
+use lorentz_clock::{
+    Pace, Rate, RealInstant, Snapshot, Span, WallTime, MAX_SETTABLE_SECS, NANOS_PER_SEC,
+};
+use lorentz_syscalls::{Errno, Timex};
 
-use super::kernel::{self, Discipline, Refused};
+use super::kernel::{self, Discipline};
 use super::start_error::StartError;
 use super::state::{Course, ErrorState, MAX_DRIFT, PARTS};
-use super::timex::Timex;
 use crate::host_time;
 use crate::lock::ClockLock;
 use crate::notifier::{ChangeCounts, Moved};
@@ -69,22 +71,26 @@ impl Clock {
     ///
     /// # Errors
     ///
-    /// If the file is gone, or the clock has several containers; `TimedOut` if another process keeps the clock's lock. The kernel's
-    /// refusals are in the result.
-    pub fn adjust(&self, timex: &mut Timex, may_set: bool) -> io::Result<Result<i64, Refused>> {
-        if let Err(refused) = kernel::check(timex, may_set) {
-            return Ok(Err(refused));
+    /// The kernel's refusals; ENOSYS if the clock has several containers or is gone, ETIMEDOUT if another process keeps its lock.
+    pub fn adjust(&self, timex: &mut Timex, may_set: bool) -> Result<i64, Errno> {
+        timex.check(may_set)?;
+        if step_of(timex).is_some_and(|by| !self.may_step(by)) {
+            return Err(Errno::EINVAL);
         }
+        self.adjust_checked(timex).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => Errno::ETIMEDOUT,
+            _ => Errno::ENOSYS,
+        })
+    }
+
+    fn adjust_checked(&self, timex: &mut Timex) -> io::Result<i64> {
         let asked = *timex;
-        if asked.step().is_some_and(|by| !self.may_step(by)) {
-            return Ok(Err(Refused::Invalid));
-        }
         self.check_owner()?;
         let host = self.hosts_discipline();
         let _lock = ClockLock::take(self.path())?;
         let mut carry_out = |state: &mut ErrorState| {
             state.kernel = host.unwrap_or(state.kernel);
-            if let Some(by) = asked.step() {
+            if let Some(by) = step_of(&asked) {
                 state.step(by);
             }
             *timex = asked;
@@ -96,20 +102,20 @@ impl Clock {
         let mut after = before.clone();
         let result = carry_out(&mut after);
         if asked.step().is_some() {
-            return Ok(Ok(self.publish_error(carry_out)?.0));
+            return Ok(self.publish_error(carry_out)?.0);
         }
         if before != after {
             after.go_on_by(before.kernel);
             self.store_error(&after)?;
         }
-        Ok(Ok(result))
+        Ok(result)
     }
 
-    /// Whether the kernel would let a program step the wall clock so far.
-    fn may_step(&self, by: i128) -> bool {
+    /// Whether the kernel would let a program step the wall clock so far, ns: within the limits of clock_settime(2), and never earlier than
+    /// CLOCK_MONOTONIC, which would mean that the machine had started before 1970.
+    pub fn may_step(&self, by: i128) -> bool {
         let reading = self.reading();
-        let end =
-            i128::from(lorentz_clock::MAX_SETTABLE_SECS) * i128::from(lorentz_clock::NANOS_PER_SEC);
+        let end = i128::from(MAX_SETTABLE_SECS) * i128::from(NANOS_PER_SEC);
         (i128::from(reading.virt.0)..end).contains(&(reading.wall.as_nanos() + by))
     }
 
@@ -217,7 +223,7 @@ impl Clock {
         let mut state: ErrorState = match fs::read(self.error_path()) {
             Ok(text) => serde_json::from_slice(&text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(ErrorState::new(now, wall, look.rate));
+                return Ok(ErrorState::new(now, wall, look.rate, self.page().first_wall()));
             }
             Err(error) => return Err(error),
         };
@@ -341,6 +347,12 @@ impl Clock {
     }
 }
 
+/// The step that ADJ_SETOFFSET asks for, ns.
+fn step_of(timex: &Timex) -> Option<i128> {
+    let (secs, nanos) = timex.step()?;
+    Some(i128::from(secs) * i128::from(NANOS_PER_SEC) + i128::from(nanos))
+}
+
 /// The drift that takes a clock so far in so much of its time.
 fn drift_of(by: Span, span: Span) -> i64 {
     let drift = i128::from(by.0) * i128::from(PARTS) / i128::from(span.0.max(1));
@@ -362,18 +374,13 @@ fn put(change: &mut lorentz_clock::Change, course: &Course) {
 /// The state of a container that has not changed it: whether the host's time can be relied on, and how far. Its clock goes with the
 /// host's, so its own frequency is 0.
 fn host_discipline() -> Discipline {
-    // SAFETY: all zeroes is a valid timex that changes nothing, and adjtimex fills it.
-    let (state, timex) = unsafe {
-        let mut timex: libc::timex = std::mem::zeroed();
-        (libc::adjtimex(&mut timex), timex)
-    };
-    match state {
-        0.. => Discipline::of_host(
+    match host_time::kernel_clock_state() {
+        Ok(timex) => Discipline::of_host(
             timex.status as u32,
             timex.maxerror,
             timex.esterror,
             i64::from(timex.tai),
         ),
-        _ => Discipline::default(),
+        Err(_) => Discipline::default(),
     }
 }

@@ -3,16 +3,15 @@
 //! Formulas: D. Mills, "A Kernel Model for Precision Timekeeping" (RFC 1589), in the kernel's units and with its roundings. A PPS
 //! source does not exist here; its fields are 0. Where the kernel's versions differ, this is Linux 6.1.
 
+use lorentz_syscalls::timex::{status, Timex};
+use lorentz_syscalls::AdjModes;
 use serde::{Deserialize, Serialize};
-
-use super::timex::{mode, status, Timex};
 
 /// Fraction bits of the kernel's lengths of time: nanoseconds times 2^32.
 const SCALE_SHIFT: u32 = 32;
 /// The kernel keeps an offset and the length of a second in parts, one for each of its ticks in a second (Debian's CONFIG_HZ).
 const TICKS_PER_SEC: i64 = 250;
-/// One part per million of a second is 1,000 ns; a frequency of adjtimex(2) has 16 bits of fraction.
-const PPM_SCALE: i64 = 1000 << (SCALE_SHIFT - 16);
+const PPM_SCALE: i64 = Timex::PPM_SCALE;
 const PPM_SCALE_INV_SHIFT: u32 = 19;
 const PPM_SCALE_INV: i64 =
     ((1_i128 << (PPM_SCALE_INV_SHIFT + SCALE_SHIFT)) / PPM_SCALE as i128 + 1) as i64;
@@ -26,8 +25,6 @@ pub const MAX_ERROR: i64 = 16_000_000;
 /// Most that adjtime(3) slews in a second, us.
 const MAX_ADJUST: i64 = 500;
 const MAX_TIME_CONSTANT: i64 = 10;
-/// The bounds of a tick, us: 10 % of the usual 10,000.
-const TICKS: std::ops::RangeInclusive<i64> = 9_000..=11_000;
 /// The bounds between which the loop may be a frequency-locked one, s.
 const MIN_FLL_SECS: i64 = 256;
 const MAX_PLL_SECS: i64 = 2048;
@@ -115,15 +112,6 @@ impl Default for Discipline {
             slew: 0,
         }
     }
-}
-
-/// An error of adjtimex(2).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
-    /// EINVAL.
-    Invalid,
-    /// EPERM.
-    NotPermitted,
 }
 
 /// Rounds towards zero, as the kernel does.
@@ -239,14 +227,14 @@ impl Discipline {
     /// Carries `timex` out, and fills in the answer. Returns the state that adjtimex(2) returns. `wall` is the wall clock's seconds and
     /// nanoseconds, after the step of [`Timex::step`].
     pub fn adjust(&mut self, timex: &mut Timex, wall: (i64, i64)) -> i64 {
-        if timex.modes & mode::ADJTIME != 0 {
+        if timex.modes().contains(AdjModes::ADJ_ADJTIME) {
             let before = self.adjust;
-            if timex.modes & mode::READONLY == 0 {
+            if !timex.modes().contains(AdjModes::ADJ_READONLY) {
                 self.adjust = timex.offset;
             }
             timex.offset = before;
         } else {
-            if timex.modes != 0 {
+            if timex.modes() != AdjModes::new(0) {
                 self.change(timex, wall.0);
             }
             timex.offset = shift_right(self.offset.wrapping_mul(TICKS_PER_SEC), SCALE_SHIFT);
@@ -258,38 +246,38 @@ impl Discipline {
     }
 
     fn change(&mut self, timex: &Timex, secs: i64) {
-        let has = |bit: u32| timex.modes & bit != 0;
-        if has(mode::STATUS) {
+        let has = |mode: AdjModes| timex.modes().contains(mode);
+        if has(AdjModes::ADJ_STATUS) {
             self.set_status(timex.status, secs);
         }
-        if has(mode::NANO) {
+        if has(AdjModes::ADJ_NANO) {
             self.status |= status::NANO;
         }
-        if has(mode::MICRO) {
+        if has(AdjModes::ADJ_MICRO) {
             self.status &= !status::NANO;
         }
-        if has(mode::FREQUENCY) {
+        if has(AdjModes::ADJ_FREQUENCY) {
             let frequency = timex.frequency * PPM_SCALE;
             self.frequency = frequency.clamp(-MAX_FREQUENCY_SCALED, MAX_FREQUENCY_SCALED);
         }
-        if has(mode::MAXERROR) {
+        if has(AdjModes::ADJ_MAXERROR) {
             self.max_error = timex.max_error.clamp(0, MAX_ERROR);
         }
-        if has(mode::ESTERROR) {
+        if has(AdjModes::ADJ_ESTERROR) {
             self.estimated_error = timex.estimated_error.clamp(0, MAX_ERROR);
         }
-        if has(mode::TIMECONST) {
+        if has(AdjModes::ADJ_TIMECONST) {
             let more = if self.status & status::NANO == 0 { 4 } else { 0 };
             let constant = timex.constant.clamp(0, MAX_TIME_CONSTANT) + more;
             self.constant = constant.min(MAX_TIME_CONSTANT);
         }
-        if has(mode::TAI) && (0..=MAX_TAI_OFFSET).contains(&timex.constant) {
+        if has(AdjModes::ADJ_TAI) && (0..=MAX_TAI_OFFSET).contains(&timex.constant) {
             self.tai = timex.constant;
         }
-        if has(mode::OFFSET) {
+        if has(AdjModes::ADJ_OFFSET) {
             self.take_offset(timex.offset, secs);
         }
-        if has(mode::TICK) {
+        if has(AdjModes::ADJ_TICK) {
             self.tick = timex.tick;
         }
     }
@@ -349,7 +337,8 @@ impl Discipline {
         (timex.max_error, timex.estimated_error) = (self.max_error, self.estimated_error);
         (timex.status, timex.constant, timex.tick) = (self.status, self.constant, self.tick);
         (timex.precision, timex.tolerance) = (1, MAX_FREQUENCY_SCALED / PPM_SCALE);
-        (timex.tai, timex.secs) = (self.tai, wall.0);
+        (timex.tai, timex.secs) = (self.tai as i32, wall.0);
+        timex.clear_pps();
         timex.fraction = if self.status & status::NANO != 0 { wall.1 } else { wall.1 / 1000 };
         // The second has begun, and nobody has called `begin_second` yet.
         if wall.0 >= self.leap_at {
@@ -377,6 +366,11 @@ impl Discipline {
         self.status & (status::UNSYNC | status::CLOCKERR) != 0
     }
 
+    /// Whether the status says that a daemon keeps the time: STA_UNSYNC is not set.
+    pub fn is_synchronized(&self) -> bool {
+        self.status & status::UNSYNC == 0
+    }
+
     /// Whether the status asks for a leap second.
     pub fn asks_leap_second(&self) -> bool {
         self.status & (status::INS | status::DEL) != 0
@@ -396,28 +390,4 @@ impl Discipline {
             None => 0,
         };
     }
-}
-
-/// Refuses what the kernel refuses before it changes anything, in its order.
-pub fn check(timex: &Timex, may_set: bool) -> Result<(), Refused> {
-    let has = |bit: u32| timex.modes & bit != 0;
-    let permitted = |changes: bool| match changes && !may_set {
-        true => Err(Refused::NotPermitted),
-        false => Ok(()),
-    };
-    let valid = |holds: bool| if holds { Ok(()) } else { Err(Refused::Invalid) };
-    if has(mode::ADJTIME) {
-        valid(has(mode::OFFSET))?;
-        permitted(!has(mode::READONLY))?;
-    } else {
-        permitted(timex.modes != 0)?;
-        valid(!has(mode::TICK) || TICKS.contains(&timex.tick))?;
-    }
-    if has(mode::SETOFFSET) {
-        let end = if has(mode::NANO) { SECOND } else { 1_000_000 };
-        permitted(true)?;
-        valid((0..end).contains(&timex.fraction))?;
-    }
-    let end = i64::MAX / PPM_SCALE;
-    valid(!has(mode::FREQUENCY) || (-end..=end).contains(&timex.frequency))
 }

@@ -1,6 +1,8 @@
 //! The state of a clock that errs, and how it goes on by itself: pure arithmetic over virtual time.
 
 use lorentz_clock::{Rate, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
+use rand_pcg::rand_core::RngCore;
+use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use super::kernel::{Discipline, LeapSecond, SECOND};
@@ -60,8 +62,8 @@ const WANDER_STEP: i64 = 8 * NANOS_PER_SEC;
 struct Wander {
     /// Standard deviation of a second's step, in [`PARTS`].
     by: i64,
-    /// The state of the random numbers.
     seed: u64,
+    steps: u64,
     /// How far the drift has wandered.
     drift: i64,
     /// The virtual instant of the next step.
@@ -74,24 +76,18 @@ impl Wander {
             return;
         }
         self.next += WANDER_STEP;
-        let step =
-            (WANDER_STEP as f64 / NANOS_PER_SEC as f64).sqrt() * self.by as f64 * self.normal();
-        self.drift = (self.drift + step.round() as i64).clamp(-MAX_DRIFT, MAX_DRIFT);
+        self.steps += 1;
+        let scale = (WANDER_STEP as f64 / NANOS_PER_SEC as f64).sqrt() * self.by as f64;
+        let step = (scale * normal(self.seed, self.steps)).round() as i64;
+        self.drift = (self.drift + step).clamp(-MAX_DRIFT, MAX_DRIFT);
     }
+}
 
-    /// A number of the normal distribution: twelve even ones, less six.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.even()).sum::<f64>() - 6.0
-    }
-
-    /// A number from 0 to 1, by SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
-    fn even(&mut self) -> f64 {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.seed;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
+/// Draws number `number` of `seed`'s values of the normal distribution: twelve even ones, less six.
+fn normal(seed: u64, number: u64) -> f64 {
+    let mut generator = Pcg64::new(seed.into(), number.into());
+    let mut even = || (generator.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+    (0..12).map(|_| even()).sum::<f64>() - 6.0
 }
 
 /// The clock's way from a virtual instant on.
@@ -107,8 +103,8 @@ fn terms(rate: Rate) -> (u64, u64) {
 }
 
 impl ErrorState {
-    /// The state of a clock without error.
-    pub fn new(now: VirtualInstant, wall: WallTime, rate: Rate) -> ErrorState {
+    /// The state of a clock whose wall clock alone may err: it has been stepped from `true_wall` on.
+    pub fn new(now: VirtualInstant, wall: WallTime, rate: Rate, true_wall: WallTime) -> ErrorState {
         ErrorState {
             kernel: Discipline::default(),
             in_force: None,
@@ -120,7 +116,7 @@ impl ErrorState {
             truth: now.0,
             rest: 0,
             wall: wall.as_nanos(),
-            true_wall: wall.as_nanos(),
+            true_wall: true_wall.as_nanos(),
             known: vec![(terms(rate), terms(rate))],
         }
     }
@@ -228,8 +224,13 @@ impl ErrorState {
 
     /// Lets the drift wander: a random walk that `seed` decides, which goes `by` parts in a second, and the square root of that in more.
     pub fn wander(&mut self, by: i64, seed: u64) {
-        self.wander =
-            (by != 0).then_some(Wander { by, seed, drift: 0, next: self.at + WANDER_STEP });
+        self.wander = (by != 0).then_some(Wander {
+            by,
+            seed,
+            steps: 0,
+            drift: 0,
+            next: self.at + WANDER_STEP,
+        });
     }
 
     /// Ends all errors: no drift, no discipline, and the wall clock shows true time.

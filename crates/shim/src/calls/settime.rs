@@ -12,8 +12,9 @@ use crate::sys::{
 };
 use crate::user::{self, Access};
 use lorentz_clock::{MAX_SETTABLE_SECS, NANOS_PER_SEC};
+use lorentz_syscalls::timex::{status, Timex};
 
-const MICRO: i64 = 1000;
+const NANOS_PER_MICRO: i64 = 1000;
 
 /// clock_settime(2).
 pub fn clock_settime(call: &Call, clock: ClockId, new: UserPtr<Timespec>) -> SysResult {
@@ -99,24 +100,6 @@ fn may_set_clocks() -> bool {
     process::has_capability(CAP_SYS_TIME)
 }
 
-/// struct timex, in words.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Timex {
-    words: [i64; TIMEX_WORDS],
-}
-
-const TIMEX_WORDS: usize = 208 / 8;
-
-/// The words of struct timex. The modes share theirs with padding, the status with more of it.
-mod word {
-    pub const MODES: usize = 0;
-    pub const FREQUENCY: usize = 2;
-    pub const STATUS: usize = 5;
-    pub const TIME: usize = 9;
-    pub const TICK: usize = 11;
-}
-
 /// Everything that disciplines a clock: offset, frequency, errors, status, time constant, TAI, tick.
 const DISCIPLINE: AdjModes = AdjModes::ADJ_OFFSET
     .with(AdjModes::ADJ_FREQUENCY)
@@ -127,83 +110,20 @@ const DISCIPLINE: AdjModes = AdjModes::ADJ_OFFSET
     .with(AdjModes::ADJ_TAI)
     .with(AdjModes::ADJ_TICK);
 
-impl Timex {
-    fn read(from: UserPtr<Timex>) -> SysResult<Timex> {
-        let mut bytes = [0u8; size_of::<Timex>()];
-        user::read_bytes(from.field(0), &mut bytes)?;
-        // SAFETY: plain numbers.
-        Ok(unsafe { core::mem::transmute::<[u8; size_of::<Timex>()], Timex>(bytes) })
-    }
-
-    fn modes(&self) -> AdjModes {
-        AdjModes::new(self.words[word::MODES] as u32)
-    }
-
-    fn is_in_nanos(&self) -> bool {
-        const STA_NANO: i64 = 0x2000;
-        self.words[word::STATUS] & STA_NANO != 0
-    }
-
-    /// Seconds, and micro- or nanoseconds.
-    fn time(&self) -> (i64, i64) {
-        (self.words[word::TIME], self.words[word::TIME + 1])
-    }
-
-    /// Refuses what the kernel refuses before it changes anything.
-    fn check(&self) -> SysResult<()> {
-        const MIN_TICK: i64 = 9_000;
-        const MAX_TICK: i64 = 11_000;
-        /// Whole parts per million and 16 bits of fraction, in the kernel's finer units.
-        const PPM_SCALE: i64 = 1000 << 16;
-        const MAX_FREQUENCY: i64 = i64::MAX / PPM_SCALE;
-        let modes = self.modes();
-        let tick = self.words[word::TICK];
-        if modes.contains(AdjModes::ADJ_ADJTIME) {
-            if !modes.contains(AdjModes::ADJ_SINGLESHOT) {
-                return Err(Errno::EINVAL);
-            }
-            if !modes.contains(AdjModes::ADJ_READONLY) && !may_set_clocks() {
-                return Err(Errno::EPERM);
-            }
-        } else if modes != AdjModes::new(0) && !may_set_clocks() {
-            return Err(Errno::EPERM);
-        } else if modes.contains(AdjModes::ADJ_TICK) && !(MIN_TICK..=MAX_TICK).contains(&tick) {
-            return Err(Errno::EINVAL);
-        }
-        if modes.contains(AdjModes::ADJ_SETOFFSET) {
-            let end = if modes.contains(AdjModes::ADJ_NANO) { NANOS_PER_SEC } else { 1_000_000 };
-            if !may_set_clocks() {
-                return Err(Errno::EPERM);
-            }
-            if !(0..end).contains(&self.time().1) {
-                return Err(Errno::EINVAL);
-            }
-        }
-        let frequency = self.words[word::FREQUENCY];
-        if modes.contains(AdjModes::ADJ_FREQUENCY)
-            && !(-MAX_FREQUENCY..=MAX_FREQUENCY).contains(&frequency)
-        {
-            return Err(Errno::EINVAL);
-        }
-        Ok(())
-    }
-
-    /// The step of the wall clock.
-    fn offset(&self) -> Timespec {
-        let unit = if self.modes().contains(AdjModes::ADJ_NANO) { 1 } else { MICRO };
-        let (secs, fraction) = self.time();
-        Timespec { secs, nanos: fraction * unit }
-    }
+fn read_timex(from: UserPtr<Timex>) -> SysResult<Timex> {
+    let mut bytes = [0; Timex::LEN];
+    user::read_bytes(from.field(0), &mut bytes)?;
+    Ok(Timex::from_bytes(bytes))
 }
 
 /// adjtimex(2).
 pub fn adjtimex(_: &Call, timex: UserPtr<Timex>) -> SysResult {
-    adjust(Timex::read(timex)?, timex)
+    adjust(read_timex(timex)?, timex)
 }
 
 /// clock_adjtime(2).
 pub fn clock_adjtime(call: &Call, clock: ClockId, timex: UserPtr<Timex>) -> SysResult {
-    let read = Timex::read(timex)?;
+    let read = read_timex(timex)?;
     if clock != ClockId::REALTIME {
         return on_other_clock(call, clock);
     }
@@ -212,14 +132,13 @@ pub fn clock_adjtime(call: &Call, clock: ClockId, timex: UserPtr<Timex>) -> SysR
 
 /// The monitor carries it out on the container's clock. It answers ENOSYS where it cannot.
 fn adjust(timex: Timex, out: UserPtr<Timex>) -> SysResult {
-    timex.check()?;
     let mut answer = timex;
     // SAFETY: the monitor reads and writes this copy.
     match unsafe { sys!(ASK_MONITOR, ASK_ADJTIME, &raw mut answer) } {
         Err(Errno::ENOSYS) => adjust_in_experiment(timex, out),
         Err(refused) => Err(refused),
         Ok(state) => {
-            out.field::<[i64; TIMEX_WORDS]>(0).write(answer.words)?;
+            out.write(answer)?;
             Ok(state)
         }
     }
@@ -228,6 +147,7 @@ fn adjust(timex: Timex, out: UserPtr<Timex>) -> SysResult {
 /// On a clock that an experiment moves, the step of the wall clock is the container's. All that disciplines a clock is refused; reads show the
 /// host's state.
 fn adjust_in_experiment(timex: Timex, out: UserPtr<Timex>) -> SysResult {
+    timex.check(may_set_clocks())?;
     let modes = timex.modes();
     let reads_adjtime = modes.contains(AdjModes::ADJ_ADJTIME);
     let disciplines = match reads_adjtime {
@@ -241,23 +161,20 @@ fn adjust_in_experiment(timex: Timex, out: UserPtr<Timex>) -> SysResult {
     if disciplines {
         return Err(Errno::EPERM);
     }
-    if modes.contains(AdjModes::ADJ_SETOFFSET) {
-        ask_monitor(ASK_STEP_WALL, timex.offset())?;
+    if let Some((secs, nanos)) = timex.step() {
+        ask_monitor(ASK_STEP_WALL, Timespec { secs, nanos })?;
     }
     let read_only = match reads_adjtime {
         true => AdjModes::ADJ_ADJTIME.with(AdjModes::ADJ_READONLY).with(AdjModes::ADJ_SINGLESHOT),
         false => AdjModes::new(0),
     };
-    let mut reported = timex;
-    reported.words[word::MODES] = read_only.bits().into();
+    let mut reported = timex.with_modes(read_only);
     // A copy: what the program has there may change meanwhile, and must set no clock of the host.
     // SAFETY: reads and writes the copy.
     let result = unsafe { sys!(Sysno::adjtimex, &raw mut reported)? };
-    reported.words[word::MODES] = timex.words[word::MODES];
     let wall = read::clock_time(ClockId::REALTIME).unwrap_or_default();
-    let unit = if reported.is_in_nanos() { 1 } else { MICRO };
-    reported.words[word::TIME] = wall.secs;
-    reported.words[word::TIME + 1] = wall.nanos / unit;
-    out.field::<[i64; TIMEX_WORDS]>(0).write(reported.words)?;
+    let unit = if reported.status & status::NANO != 0 { 1 } else { NANOS_PER_MICRO };
+    (reported.secs, reported.fraction) = (wall.secs, wall.nanos / unit);
+    out.write(reported.with_modes(modes))?;
     Ok(result)
 }
