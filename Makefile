@@ -49,14 +49,15 @@ test: ## run every test; the counts stand at the end
 	@scripts/build --page
 	@scripts/test
 
-bench: ## measure the costs; writes docs/performance.md, docs/experiments.md, docs/latency.md, docs/networks.md (ARGS=--quick only prints)
+bench: ## measure the costs; writes docs/performance.md, docs/experiments.md, docs/latency.md, docs/networks.md, docs/clock-errors.md (ARGS=--quick only prints, ARGS=discipline only chrony's)
 	@scripts/setup bench
 	@scripts/build
-	@benches/run.py $(ARGS)
+	@[ "$(ARGS)" = discipline ] || benches/run.py $(ARGS)
 	@[ -n "$(ARGS)" ] || benches/latency.py
 	@[ -n "$(ARGS)" ] || benches/networks.py
 	@[ -n "$(ARGS)" ] || benches/ospf.py
 	@[ -n "$(ARGS)" ] || benches/ns3.py
+	@[ -n "$(ARGS:discipline=)" ] || benches/discipline.py
 
 DIR ?= tests/networks/scenarios
 scenarios: ## have other emulators' scenarios in DIR come up; writes docs/scenarios.md (ARGS=flags of each `lorentz up`)

@@ -55,3 +55,5 @@ class NetworkClockOptions(TypedDict, total=False):
     rate: Ratio
     #: Time dilation factor, the inverse of --rate: real seconds per virtual second
     tdf: Ratio
+    #: Let the clock err: offset=100ms,drift=+100ppm,wander=1ppb,seed=7, any of them
+    clock_error: str

@@ -28,6 +28,7 @@ from framework.clock_errors import (
     UNSYNC,
     WAIT,
     Adjuster,
+    error,
 )
 from framework.experiments import Experiment
 from framework.running import Inside
@@ -147,17 +148,30 @@ def test_a_synchronized_clock_says_that_a_leap_second_comes(root):
         assert inside.adjust(STATUS, status=0)["tai"] == 1
 
 
-def test_in_an_experiment_a_clock_is_not_the_containers_to_discipline(root):
+def test_in_an_experiment_the_experiment_carries_it_out(root):
+    """While it is set up, and while it runs; when it ends, the clock keeps its error."""
     with Experiment() as experiment:
         inside = experiment.run(build.c("clock_errors/adjust"), stdin=True)
         inside.line(ev="ready")
-        inside.process.stdin.write(b"2 0 0 0 0 0 0 0 0 10000\n0 0 0 0 0 0 0 0 0 10000\n")
+        inside.process.stdin.write(b"2 0 65536 0 0 0 0 0 0 10000\n")
         inside.process.stdin.flush()
-        lorentz.refusal(lorentz.call("clock", "drift", inside.name, "+1ppm"), experiment.name)
+        assert inside.line(timeout=20, ev="answer", errno=0)["freq"] == PPM
+        lorentz.ok("clock", "drift", inside.name, "+10ppm")
         experiment.synchronize()
         experiment.start()
-        inside.line(timeout=20, ev="answer", errno=errno.EPERM)
-        inside.line(timeout=20, ev="answer", errno=0)
+        inside.process.stdin.write(b"2 0 131072 0 0 0 0 0 0 10000\n")
+        inside.process.stdin.flush()
+        inside.wait_for(2, timeout=20, ev="answer", errno=0)
+        lorentz.ok("clock", "bump", inside.name, "5s")
+        told = error(inside.name)
+        assert told["offset_ns"] == pytest.approx(5_000_000_000, abs=1_000_000)
+        assert told["frequency_ppm"] == pytest.approx(12, abs=1e-3)
+        refused = lorentz.call("clock", "drift", inside.name, "--for", "1s", "--", "11%")
+        assert refused.returncode == 2
+        experiment.ok("stop")
+        told = error(inside.name)
+        assert told["offset_ns"] == pytest.approx(5_000_000_000, abs=10_000_000)
+        assert told["frequency_ppm"] == pytest.approx(12, abs=1e-3)
 
 
 def test_two_containers_on_one_clock_have_no_error_of_their_own(root):

@@ -67,6 +67,8 @@ impl SkipMode {
     pub(crate) const LEAPS_ENABLED: u32 = 1;
     /// Bit in the word of the mode: the clock stands while tasks run ([`crate::ClockPage::stands_while_tasks_run`]).
     pub(crate) const STANDS_WHILE_TASKS_RUN: u32 = 8;
+    /// Bit in the word of the mode: the clock shows a time of its own in an experiment ([`crate::ClockPage::shows_own_time`]).
+    pub(crate) const SHOWS_OWN_TIME: u32 = 16;
 
     pub(crate) fn to_bits(self) -> u32 {
         match self {

@@ -39,7 +39,7 @@ pub use piece::Piece;
 pub use publish::{Change, Published, TooManyChanges, MAX_CHANGES_AHEAD};
 
 /// First word of every clock page: "LORENTZ" and the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x06");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x07");
 /// Version of the page's layout, the last byte of [`MAGIC`].
 pub const PAGE_LAYOUT: u8 = (MAGIC >> 56) as u8;
 
@@ -134,6 +134,9 @@ pub struct ClockPage {
     hold_from: AtomicI64,
     // A cache line of its own begins here.
     version: AtomicU64,
+    /// The offset of true wall time to the virtual clock: of a wall clock that nobody has stepped.
+    true_wall_secs: AtomicI64,
+    true_wall_nanos: AtomicU32,
     views: [PageView; 2],
     /// The first piece, then the ring.
     pieces: [SharedPiece; PIECES],
@@ -260,6 +263,7 @@ impl ClockPage {
         self.host_wall_nanos.store(host_wall.nanos, Ordering::Relaxed);
         self.policy.store(policy.to_bits(), Ordering::Relaxed);
         self.others_reached.store(VirtualInstant::NEVER.0, Ordering::Relaxed);
+        self.set_true_wall(segment.wall);
         let piece = Piece::new(segment, VirtualInstant::NEVER, rate);
         self.pieces[0].store(&piece, None);
         const FIRST: u64 = 2;
@@ -306,6 +310,20 @@ impl ClockPage {
             secs: self.host_wall_secs.load(Ordering::Relaxed),
             nanos: self.host_wall_nanos.load(Ordering::Relaxed),
         }
+    }
+
+    /// Returns the offset of true wall time to the virtual clock: that of the wall clock if nobody has stepped it.
+    pub fn true_wall(&self) -> WallTime {
+        WallTime {
+            secs: self.true_wall_secs.load(Ordering::Relaxed),
+            nanos: self.true_wall_nanos.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Sets the offset of true wall time. The caller holds the clock's lock.
+    pub fn set_true_wall(&self, wall: WallTime) {
+        self.true_wall_secs.store(wall.secs, Ordering::Relaxed);
+        self.true_wall_nanos.store(wall.nanos, Ordering::Relaxed);
     }
 
     /// Offset of the version in the page, bytes, for assembly code that compares it.

@@ -38,7 +38,9 @@ mod background;
 mod batch_spawn;
 mod bundle;
 mod clear;
+mod clock_request;
 mod clock_watch;
+mod connection;
 pub mod criu;
 mod directory_watch;
 pub mod doctor;
@@ -72,6 +74,8 @@ pub use bundle::{
     write_config, Bind, RootOptions, RootSource, IDLE_ANNOTATION, NARROW_CAPSET_ANNOTATION,
 };
 pub use clear::{clear, clear_all};
+pub use clock_request::{ClockAnswer, ClockRequest};
+pub use connection::{Connection, ConnectionError};
 pub use engine::ForeignContainer;
 pub use error::{launch_status, AttachRefused, LaunchError, StateError};
 pub use freeze::{freeze, freeze_at, unfreeze};

@@ -184,8 +184,7 @@ pub(crate) fn keep_watch(
 pub(crate) fn set_wall(container: &Container) -> SetWall {
     let container = container.clone();
     Box::new(move |change| {
-        // If an experiment moves the clock, no program may set it.
-        let clock = container.clock_to_change().map_err(io::Error::other)?;
+        let clock = container.clock().map_err(io::Error::other)?;
         let reading = clock.reading();
         let by = match change {
             WallChange::To(wall) => wall.as_nanos() - reading.wall.as_nanos(),
@@ -194,18 +193,14 @@ pub(crate) fn set_wall(container: &Container) -> SetWall {
         if !clock.may_step(by) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        clock.step(Span(saturate(by))).map(drop)
+        container.step_wall(Span(saturate(by))).map_err(io::Error::other)
     })
 }
 
-/// Carries out adjtimex(2) for a program of the container. A clock that an experiment moves, and one of several containers, is not its own
-/// to discipline.
+/// Carries out adjtimex(2) for a program of the container. A clock of several containers is not its own to discipline.
 pub(crate) fn adjust(container: &Container) -> Adjust {
     let container = container.clone();
-    Box::new(move |timex, may_set| {
-        let clock = container.clock_to_change().ok()?;
-        Some(clock.adjust(timex, may_set))
-    })
+    Box::new(move |timex, may_set| container.adjust_clock(timex, may_set))
 }
 
 pub(crate) fn target(container: &Container, clock: &Clock) -> anyhow::Result<TargetClock> {

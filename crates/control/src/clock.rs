@@ -268,6 +268,11 @@ impl Clock {
         self.page().virtual_of(self.registry(), real)
     }
 
+    /// Whether the clock errs in an experiment, which moves it by the truth: at an instant of the experiment it shows a time of its own.
+    pub fn shows_own_time(&self) -> bool {
+        self.page().shows_own_time()
+    }
+
     /// How the clock treats idle time.
     pub fn skipping(&self) -> Skipping {
         self.page().skipping()

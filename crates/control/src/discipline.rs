@@ -10,12 +10,18 @@
 //! publishes what the file says.
 
 mod apply;
+mod held;
 pub mod kernel;
+mod line;
+mod part;
 mod start_error;
 mod state;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use line::ErrorLine;
+
 pub use apply::{ClockErrorChange, ErrorReading};
 pub use kernel::{Discipline, LeapSecond};
 pub use start_error::{parse_frequency, StartError};
+pub use state::MAX_DRIFT;

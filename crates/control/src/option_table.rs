@@ -176,6 +176,10 @@ macro_rules! with_clock_options {
                 value: OptionValue::Quantity("ERROR"),
                 details: "offset: the wall clock is so far from the truth at the start. drift: all clocks are so much too \
                     fast, at most 10%. wander: the drift walks at random, so far in a second, as the seed decides. 'lorentz clock' shows and changes the error; daemons inside may mend it.",
+            } topology {
+                clock_error: "Option<String>",
+                "How its nodes' clocks err, as offset=100ms,drift=+100ppm,wander=1ppb,seed=7; only in rounds",
+                "How its clock errs, as offset=100ms,drift=+100ppm,wander=1ppb,seed=7; only in rounds [default: the network's]",
             }
             /// `--cpu-clocks`: whether CPU clocks are the host's.
             "cpu-clocks" => real_cpu_clocks: Option<bool> [parse_is_real, is_real_text] {

@@ -103,9 +103,6 @@ impl ClockOptions {
             }
             _ => self.rate_or_tdf(),
         };
-        if self.in_experiment && self.clock_error.is_some() {
-            return Err(WrongOption::Both { first: "--experiment", second: "--clock-error" });
-        }
         let settings = ClockSettings {
             wall,
             monotonic: self.monotonic.unwrap_or_default(),

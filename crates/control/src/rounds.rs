@@ -6,7 +6,11 @@
 //!
 //! A change here makes no deadline later: the old piece ends at its limit, and the new one begins there or later. Therefore the
 //! change begins at once, even if timers are set.
+//!
+//! The holder moves all its clocks by the truth. A clock that errs (`discipline`) shows another time of its own: every instant that
+//! comes in or goes out here is the truth, and [`ErrorLine`] leads from one to the other.
 
+use std::cell::RefCell;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,6 +18,7 @@ use std::time::Duration;
 
 use lorentz_clock::{Change, Pace, Piece, Rate, Registry, Span, VirtualInstant, WallTime};
 
+use crate::discipline::ErrorLine;
 use crate::freeze::InterruptedCalls;
 use crate::host_time::{self, sleep, HostMoment};
 use crate::notifier::Moved;
@@ -24,7 +29,9 @@ use crate::Clock;
 /// The mapping keeps the locked file open, and with it the lock. With a descriptor for each clock, a large experiment would need
 /// more descriptors than a process may have open.
 pub struct HeldClock {
-    clock: Clock,
+    pub(crate) clock: Clock,
+    /// The way from its own time to the truth; `None` while they are the same.
+    pub(crate) error: RefCell<Option<ErrorLine>>,
 }
 
 impl Clock {
@@ -35,7 +42,7 @@ impl Clock {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if another process holds the clock; or the file is gone.
+    /// `WouldBlock` if another process holds the clock; or a file of it is gone or damaged.
     pub fn hold(self) -> io::Result<HeldClock> {
         /// A change takes some 10 us, or 2 ms if it waits for timers.
         const HOLD_TIMEOUT: Duration = Duration::from_millis(100);
@@ -45,7 +52,7 @@ impl Clock {
         loop {
             // SAFETY: no memory is involved.
             match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
-                0 => return Ok(HeldClock { clock: Clock::map(self.path(), &file)? }),
+                0 => return HeldClock::of(Clock::map(self.path(), &file)?),
                 _ if begun.elapsed() > HOLD_TIMEOUT => return Err(io::ErrorKind::WouldBlock.into()),
                 _ => sleep(RETRY_INTERVAL),
             }
@@ -56,42 +63,50 @@ impl Clock {
 impl HeldClock {
     /// Virtual time now.
     pub fn now(&self) -> VirtualInstant {
-        self.clock.look().now()
+        self.truth_at(self.clock.look().now())
     }
 
-    /// The rate in force.
+    /// The rate in force, without an error.
     pub fn rate(&self) -> Rate {
-        self.clock.look().rate
+        self.rate_without_error().unwrap_or_else(|| self.clock.look().rate)
     }
 
-    /// The time on the wall clock.
+    /// The time on the wall clock, without its error.
     pub fn wall(&self) -> WallTime {
         let look = self.clock.look();
-        look.segment.wall_at(look.now())
+        let now = look.now();
+        self.true_wall_at(now).unwrap_or_else(|| look.segment.wall_at(now))
     }
 
     /// Stops time at `at`, earlier or later than the present time. Only for a clock that no program has been on yet.
     pub fn begin_at(&self, at: VirtualInstant) {
         /// A leap so far back that the piece begins at its floor, `at`.
         const FAR_BACK: Span = Span(i64::MIN / 2);
+        let at = self.leap(at, None);
         self.publish(|_, change| (change.leap, change.floor, change.limit) = (FAR_BACK, at, at));
     }
 
     /// Stops time at `at`, or at the present time if that is later.
     pub fn stand(&self, at: VirtualInstant) {
+        let at = self.own_at(at);
         self.publish(|_, change| (change.floor, change.limit) = (at, at));
     }
 
     /// As [`HeldClock::stand`], and sets the wall clock to `wall` at that time.
     pub fn stand_with_wall(&self, at: VirtualInstant, wall: WallTime) {
+        let at = self.leap(at, Some(wall));
         self.publish(|now, change| {
             (change.floor, change.limit) = (at, at);
             change.wall = WallTime::from_nanos(wall.as_nanos() - i128::from(now.max(at).0));
+            // A clock that errs has this in its error's state.
+            self.clock.page().set_true_wall(change.wall);
         });
+        self.store_error();
     }
 
     /// Runs time from `from`, or from the present time if that is later, until `to`, at `rate`.
     pub fn run(&self, from: VirtualInstant, to: VirtualInstant, rate: Rate) {
+        let (from, to) = (self.own_at(from), self.own_at(to));
         self.publish(|_, change| {
             (change.floor, change.limit) = (from, to);
             (change.pace, change.rate) = (Pace::Running(rate), rate);
@@ -106,7 +121,12 @@ impl HeldClock {
     /// Runs time without a limit, at `rate`, also while tasks run, and signals all waiting threads.
     pub fn let_go(&self, rate: Rate) {
         self.set_stands_while_tasks_run(false);
-        self.run(VirtualInstant(i64::MIN), VirtualInstant::NEVER, rate);
+        let rate = self.erring_rate(rate);
+        self.publish(|_, change| {
+            (change.floor, change.limit) = (VirtualInstant(i64::MIN), VirtualInstant::NEVER);
+            (change.pace, change.rate) = (Pace::Running(rate), rate);
+        });
+        self.let_error_go();
         self.clock.notifier().notify(Moved::All);
     }
 
@@ -118,6 +138,9 @@ impl HeldClock {
         let Piece { rate, .. } = look.piece();
         let mut new = Change { pace: Pace::Running(rate), ..Change::of(&look.piece()) };
         change(look.now(), &mut new);
+        if let Some(wall) = self.wall_from(look.now().plus(new.leap).max(new.floor)) {
+            new.wall = wall;
+        }
         // Cannot fail: a change that begins at once always has room.
         if let Ok(published) = page.publish(registry, &host_time::now, &new) {
             // The holder of the clock signals the threads whose deadlines come.
@@ -140,7 +163,8 @@ impl HeldClock {
     /// The next instant to come for which a thread waits. The caller must know that all tasks sleep.
     pub fn next_deadline(&self) -> Option<VirtualInstant> {
         let look = self.clock.look();
-        self.clock.notifier().next_deadline_after(look.now(), &look)
+        let next = self.clock.notifier().next_deadline_after(look.now(), &look);
+        next.map(|own| self.truth_at(own))
     }
 
     /// Signals the threads whose deadlines come before the limit and were computed from an earlier state. `known` are processes
@@ -159,14 +183,19 @@ impl HeldClock {
         known: &[u32],
     ) -> bool {
         let look = self.clock.look();
-        self.clock.notifier_with(known).notify_between(since, until, &look)
+        // The first time of the clock that is later than `since`, less the least step: two instants of the truth may be one of the clock.
+        let since = match self.errs() {
+            true => self.own_at(since.plus(Span(1))).plus(Span(-1)),
+            false => since,
+        };
+        self.clock.notifier_with(known).notify_between(since, self.own_at(until), &look)
     }
 
     /// Whether there is a wait that has ended after `since` and has not been left. Its thread is about to leave it, or has left it
     /// by a jump.
     pub fn has_overdue_wait(&self, since: VirtualInstant) -> bool {
         let look = self.clock.look();
-        self.clock.notifier().has_overdue_wait(since, look.now(), &look)
+        self.clock.notifier().has_overdue_wait(self.own_at(since), look.now(), &look)
     }
 
     /// Signals every thread that waits.
@@ -184,6 +213,7 @@ impl HeldClock {
     /// the number of threads that waited for this.
     pub fn allow_sends_until(&self, others: VirtualInstant) -> usize {
         const FUTEX_WAKE: i32 = 1;
+        let others = self.own_at(others);
         let page = self.clock.page();
         page.set_send_order(others);
         // SAFETY: wakes the threads that wait for the word; the kernel writes nothing.

@@ -6,14 +6,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::Context;
 use lorentz_clock::{Rate, RealInstant, Span, VirtualInstant};
-use lorentz_container::{Container, StateDir};
+use lorentz_container::{
+    ClockAnswer, ClockRequest, Connection, ConnectionError, Container, StateDir,
+};
+use lorentz_control::discipline::ClockErrorChange;
 use lorentz_control::{ChangeCounts, ClockChange};
 
 use crate::compute::ComputeTime;
-use crate::connection::{Connection, ConnectionError};
 use crate::directory;
 use crate::error::{Ended, ExperimentRefusal, Refused};
-use crate::protocol::{ExperimentAnswer, ExperimentRequest, ExperimentStatus};
+use crate::protocol::{ExperimentAnswer, ExperimentRequest, ExperimentStatus, IdleAdvance};
 
 /// A connection to a running experiment. It carries one request at a time. A process may open any number of connections.
 pub struct Experiment {
@@ -74,6 +76,15 @@ impl<'a> Joining<'a> {
     pub fn new(container: &'a str, rate: Rate) -> Joining<'a> {
         Joining { container, rate, timeline: None, own_wall: false, parallel: 1, compute: None }
     }
+}
+
+/// The end of an advance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Advanced {
+    /// The instant to which the containers were to go, of an advance with [`IdleAdvance`].
+    pub to: Option<VirtualInstant>,
+    /// Some clock needs more steps: it stands before the instant, and another advance continues.
+    pub is_behind: bool,
 }
 
 impl Experiment {
@@ -249,8 +260,9 @@ impl Experiment {
         self.ask(&ExperimentRequest::Step { moves }).map(drop)
     }
 
-    /// Begins to move all containers of a timeline to the instant `to`, and returns at once. No clock makes more jumps than `steps`.
-    /// [`Experiment::has_advanced`] waits for the end. This connection takes no other request in between.
+    /// Begins to move all containers of a timeline to the instant `to`, and returns at once. No clock makes more jumps than `steps`. If no
+    /// container has anything to do before `to`, all of them go further, as `idle` says. [`Experiment::has_advanced`] waits for the
+    /// end. This connection takes no other request in between.
     ///
     /// # Errors
     ///
@@ -260,18 +272,40 @@ impl Experiment {
         timeline: u32,
         to: VirtualInstant,
         steps: Option<u32>,
+        idle: Option<IdleAdvance>,
     ) -> anyhow::Result<()> {
-        self.send(&ExperimentRequest::Advance { timeline, to: to.0, steps })
+        self.send(&ExperimentRequest::Advance { timeline, to: to.0, steps, idle })
     }
 
-    /// Waits until the move that [`Experiment::advance`] began is done. The connection's descriptor becomes readable then. Returns
-    /// false if some clock needs more steps: it stands before the instant, and another advance continues.
+    /// Waits until the move that [`Experiment::advance`] began is done. The connection's descriptor becomes readable then.
     ///
     /// # Errors
     ///
     /// Those of [`Experiment::progress`].
-    pub fn has_advanced(&mut self) -> anyhow::Result<bool> {
-        self.receive().map(|answer| answer != ExperimentAnswer::Behind)
+    pub fn has_advanced(&mut self) -> anyhow::Result<Advanced> {
+        Ok(match self.receive()? {
+            ExperimentAnswer::Behind => Advanced { to: None, is_behind: true },
+            ExperimentAnswer::Advanced { to, behind } => {
+                Advanced { to: Some(VirtualInstant(to)), is_behind: behind }
+            }
+            _ => Advanced { to: None, is_behind: false },
+        })
+    }
+
+    /// Returns the instants of the experiment at which the clocks of these containers showed these times. They differ where a clock errs.
+    /// Containers that have ended are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Ended`] if the experiment's process has ended.
+    pub fn truth_at(
+        &mut self,
+        own: BTreeMap<String, Vec<i64>>,
+    ) -> anyhow::Result<BTreeMap<String, Vec<i64>>> {
+        match self.ask(&ExperimentRequest::TruthAt { own })? {
+            ExperimentAnswer::Truth(truth) => Ok(truth),
+            _ => anyhow::bail!("the experiment {} answered without the instants", self.name),
+        }
     }
 
     /// Clears the intervals of a timeline's containers.
@@ -281,6 +315,26 @@ impl Experiment {
     /// Those of [`Experiment::progress`].
     pub fn reset(&mut self, timeline: u32) -> anyhow::Result<()> {
         self.ask(&ExperimentRequest::Reset { timeline }).map(drop)
+    }
+
+    /// Changes the error of a container's clock, where the clock stands.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if the container is not in this experiment, or the change is not possible.
+    pub fn change_error(
+        &mut self,
+        container: &str,
+        change: ClockErrorChange,
+    ) -> anyhow::Result<()> {
+        let container = container.to_string();
+        let request = ClockRequest::ChangeError { container, change };
+        match self.ask(&ExperimentRequest::Clock(request))? {
+            ExperimentAnswer::Clock(ClockAnswer::NotChanged { why }) => {
+                Err(Refused { why, wrong_input: true }.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the state of the experiment and of its containers.

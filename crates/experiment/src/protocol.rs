@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lorentz_container::{ClockAnswer, ClockRequest};
 use serde::{Deserialize, Serialize};
 
 use crate::compute::ComputeTime;
@@ -88,6 +89,14 @@ pub enum ExperimentRequest {
         /// before `to`, and the answer is [`ExperimentAnswer::Behind`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         steps: Option<u32>,
+        /// If no container has anything to do before `to`, they go further. The answer is [`ExperimentAnswer::Advanced`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        idle: Option<IdleAdvance>,
+    },
+    /// Asks for the instants of the experiment at which containers' own clocks showed some times. They differ where a clock errs.
+    TruthAt {
+        /// CLOCK_MONOTONIC, ns, by the container's name.
+        own: BTreeMap<String, Vec<i64>>,
     },
     /// Clears the intervals of a timeline.
     Reset {
@@ -98,10 +107,22 @@ pub enum ExperimentRequest {
     Status,
     /// Ends the experiment and its process.
     End,
+    /// A request for the clock of a container, which has all containers stand.
+    #[serde(untagged)]
+    Clock(ClockRequest),
 }
 
 fn one() -> u32 {
     1
+}
+
+/// How far containers go of which none has anything to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct IdleAdvance {
+    /// Beyond their first deadline, ns.
+    pub beyond_deadline: i64,
+    /// At most to here: CLOCK_MONOTONIC, ns.
+    pub at_most: i64,
 }
 
 impl ExperimentRequest {
@@ -112,7 +133,11 @@ impl ExperimentRequest {
 
     /// Whether it is one of those that a simulator makes at each of its steps.
     pub(crate) fn is_of_a_step(&self) -> bool {
-        self.is_move() || matches!(self, Self::Interval { .. } | Self::Reset { .. } | Self::Status)
+        let is_quick = matches!(
+            self,
+            Self::Interval { .. } | Self::Reset { .. } | Self::Status | Self::TruthAt { .. }
+        );
+        self.is_move() || is_quick
     }
 }
 
@@ -124,6 +149,15 @@ pub enum ExperimentAnswer {
     Done,
     /// The containers of an advance have stopped, some of them before the instant: their clocks have made all steps that they may.
     Behind,
+    /// The containers of an advance with [`IdleAdvance`] have stopped.
+    Advanced {
+        /// The instant to which they were to go, ns.
+        to: i64,
+        /// Whether some of them stand before it, as with [`ExperimentAnswer::Behind`].
+        behind: bool,
+    },
+    /// The instants, for [`ExperimentRequest::TruthAt`], ns. A container that is not in the experiment is left out.
+    Truth(BTreeMap<String, Vec<i64>>),
     /// The status, for [`ExperimentRequest::Status`].
     Status(Box<ExperimentStatus>),
     /// The experiment refused the request. Nothing has changed.
@@ -133,6 +167,9 @@ pub enum ExperimentAnswer {
         /// The client's mistake if true, the machine's if false.
         wrong_input: bool,
     },
+    /// The answer to [`ExperimentRequest::Clock`].
+    #[serde(untagged)]
+    Clock(ClockAnswer),
 }
 
 /// Status of an experiment. Times in nanoseconds, shares as fractions.

@@ -4,6 +4,7 @@
 //! scheduler answers requests. While nothing is under way, the thread of a caller may use it too ([`SharedScheduler`]). The workers of [`crate::workers`] give the slices, one worker for each processor of the experiment. During a
 //! slice its worker owns the container. So the timelines of a simulator do not wait for each other.
 
+mod clocks;
 mod moves;
 mod rounds;
 mod shared;
@@ -43,6 +44,8 @@ struct PendingMove {
     left: usize,
     /// One of its containers has stopped before its instant.
     behind: bool,
+    /// Where they go, if the client is to be told.
+    to: Option<VirtualInstant>,
     begun: Instant,
     handed_out: Instant,
     answer: Sender<ExperimentAnswer>,
@@ -61,6 +64,8 @@ pub struct Scheduler {
     pub(crate) now: VirtualInstant,
     pub(crate) synchronized_at: VirtualInstant,
     pending: Vec<PendingMove>,
+    /// When the move began that is being handed out.
+    move_begun: Instant,
     round: Option<Round>,
     pub(crate) rounds: u64,
     pub(crate) real: Duration,
@@ -109,6 +114,7 @@ impl Scheduler {
             now: VirtualInstant(0),
             synchronized_at: VirtualInstant(0),
             pending: Vec::new(),
+            move_begun: Instant::now(),
             round: None,
             rounds: 0,
             real: Duration::ZERO,
@@ -182,8 +188,8 @@ impl Scheduler {
             ExperimentRequest::Progress { timeline, intervals } => {
                 self.progress(timeline, &intervals, answer).map(|()| None)
             }
-            ExperimentRequest::Advance { timeline, to, steps } => {
-                self.advance(timeline, VirtualInstant(to), steps, answer).map(|()| None)
+            ExperimentRequest::Advance { timeline, to, steps, idle } => {
+                self.advance(timeline, VirtualInstant(to), steps, idle, answer).map(|()| None)
             }
             ExperimentRequest::Step { moves } => self.step(&moves, answer).map(|()| None),
             other => self.carry_out(other).map(Some),
@@ -228,6 +234,12 @@ impl Scheduler {
                 let on =
                     |container: &&mut ExperimentContainer| container.timeline == Some(timeline);
                 self.containers_mut().filter(on).for_each(|container| container.interval = None);
+            }
+            ExperimentRequest::TruthAt { own } => {
+                return Ok(ExperimentAnswer::Truth(self.truth_at(own)));
+            }
+            ExperimentRequest::Clock(request) => {
+                return self.carry_out_on_clock(request).map(ExperimentAnswer::Clock);
             }
             ExperimentRequest::Status => {
                 self.look_at_tasks();
@@ -438,9 +450,7 @@ impl Scheduler {
                 return true;
             }
             moved.push((pending.begun, pending.handed_out));
-            let answer =
-                if pending.behind { ExperimentAnswer::Behind } else { ExperimentAnswer::Done };
-            let _ = pending.answer.send(answer);
+            let _ = pending.answer.send(moved_to(pending.to, pending.behind));
             false
         });
         moved.into_iter().for_each(|(begun, handed_out)| self.count_time(begun, handed_out));
@@ -549,6 +559,15 @@ impl Scheduler {
             Some(ContainerSlot::Present(container)) => Ok(container),
             _ => Err(ExperimentRefusal::NotIn(name.to_string()).into()),
         }
+    }
+}
+
+/// The answer to a move that is over. `to` is where the containers went, if the client is to be told.
+fn moved_to(to: Option<VirtualInstant>, behind: bool) -> ExperimentAnswer {
+    match to {
+        Some(to) => ExperimentAnswer::Advanced { to: to.0, behind },
+        None if behind => ExperimentAnswer::Behind,
+        None => ExperimentAnswer::Done,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Checks of a topology file: they make the plan of the network, or find the first error and its place.
 
+mod clocks;
 mod compute;
 mod error;
 mod links;
@@ -74,8 +75,15 @@ fn check(source: &str, file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
         positions: BTreeMap::new(),
         links: Vec::new(),
         schedule: Vec::new(),
+        clock_schedule: Vec::new(),
         mobility: MobilityPlan { refresh: DEFAULT_REFRESH, scripts: Vec::new() },
     };
+    if let Some(error) = file.clock_error.as_ref().filter(|_| !file.rounds) {
+        return refuse(
+            error.defined,
+            "clock-error: expected 'rounds: true', without which all nodes are on one clock",
+        );
+    }
     if file.topology.nodes.is_empty() {
         return refuse(name.defined, "topology: nodes: expected at least one");
     }
@@ -103,6 +111,7 @@ fn check(source: &str, file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
     check_shared_networks(file, &plan)?;
     links::loops(&plan, &file.topology.links)?;
     check_schedule(file, &taken, &mut plan)?;
+    clocks::check(file, &mut plan)?;
     movements::check(source, file, &mut plan)?;
     Ok(plan)
 }
@@ -397,12 +406,13 @@ fn check_schedule(
         let (at, change) = (change.defined, &change.value);
         let link =
             match (&change.link, &change.node) {
+                _ if clocks::is_of_clocks(at, change)? => continue,
                 (Some(link), None) if change.position.is_none() && change.speed.is_none() => link,
                 // A movement.
                 (None, Some(_)) if change.set.is_empty() && change.state.is_none() => continue,
                 _ => return refuse(
                     at,
-                    "schedule: expected link with set or state, or node with position and speed",
+                    "schedule: expected link with set or state, node with position and speed, or clock with a fault",
                 ),
             };
         let end = link.value.parse::<Endpoint>().ok().filter(|end| taken.contains_key(end));
@@ -520,8 +530,9 @@ schedule:
         for option in CLOCK_OPTIONS {
             let name = option.name;
             let value = option.example();
-            let of_network =
-                format!("name: l\n{name}: '{value}'\ntopology: {{nodes: {{a: {{}}}}}}\n");
+            let of_network = format!(
+                "name: l\nrounds: true\n{name}: '{value}'\ntopology: {{nodes: {{a: {{}}}}}}\n"
+            );
             let of_node = format!(
                 "name: l\nrounds: true\ntopology: {{nodes: {{a: {{{name}: '{value}'}}}}}}\n"
             );

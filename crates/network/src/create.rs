@@ -246,13 +246,15 @@ fn raise_priority() {
 
 /// Makes the container with the network's clock, which stands still.
 fn make_clock(state: &StateDir, plan: &NetworkPlan, host: &HostNow) -> anyhow::Result<Container> {
+    // The truth, by which the nodes' clocks are moved.
+    let options = ClockOptions { clock_error: None, ..plan.clock.clone() };
     let words = ["lorentz".into(), "up".into()];
     let new = NewContainer {
         name: Some(&plan.name),
         command: &words,
         ..NewContainer::monitored_by(MonitorKind::Run)
     };
-    Ok(state.create(&new, &clock_settings(&plan.clock, host)?)?)
+    Ok(state.create(&new, &clock_settings(&options, host)?)?)
 }
 
 /// CLOCK_MONOTONIC of all nodes at the start, where computing takes no time: programs see the same instants in every run. The

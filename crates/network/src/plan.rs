@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use lorentz_clock::Span;
 use lorentz_container::{is_name, Bind};
+use lorentz_control::discipline::ClockErrorChange;
 use lorentz_control::ClockOptions;
 use lorentz_emulator::impair::Impairments;
 use lorentz_emulator::SwitchKind;
@@ -41,6 +42,8 @@ pub struct NetworkPlan {
     pub links: Vec<LinkPlan>,
     /// Changes of links, sorted by their instants.
     pub schedule: Vec<ChangePlan>,
+    /// Changes of nodes' clocks, sorted by their instants.
+    pub clock_schedule: Vec<ClockChangePlan>,
     /// Movements of nodes.
     pub mobility: MobilityPlan,
 }
@@ -221,6 +224,17 @@ pub struct ChangePlan {
     pub set: Impairments,
     /// Whether the link is up from then on; `None` leaves that as it is.
     pub is_up: Option<bool>,
+}
+
+/// A change of a node's clock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClockChangePlan {
+    /// Virtual time from the start of the network.
+    pub at: Span,
+    /// The node.
+    pub node: String,
+    /// The change of its error.
+    pub change: ClockErrorChange,
 }
 
 impl From<Endpoint> for String {

@@ -7,9 +7,10 @@
 mod clients;
 mod edits;
 mod positions;
+mod round_loop;
 mod rounds;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ffi::CString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -29,7 +30,7 @@ use crate::directory::NetworkDir;
 use crate::kernel_timers::KernelTimers;
 use crate::lateness::Histogram;
 use crate::mobility::Motion;
-use crate::plan::{directions_at, ChangePlan, NetworkPlan};
+use crate::plan::{directions_at, ChangePlan, ClockChangePlan, NetworkPlan};
 use crate::protocol::{
     DirectionStatus, LinkChange, LinkStatus, NetworkAnswer, NetworkRequest, NetworkStatus,
     NodeStatus, ScheduledChange,
@@ -38,7 +39,7 @@ use crate::protocol::{
 pub(crate) use clients::Port;
 use clients::{ConnectedClient, Receivers, FIRST_STATION_TOKEN};
 pub(crate) use rounds::SendTimes;
-use rounds::{Deferred, RoundProgress, Rounds, SentFrame};
+use rounds::{Deferred, Rounds};
 
 /// Time before an event from which on the thread polls instead of sleeping: a wake-up is rarely later than this.
 const SPIN_TIME: Span = Span(60_000);
@@ -83,7 +84,10 @@ struct EventLoop {
     clock: Clock,
     started: VirtualInstant,
     rounds: Option<Rounds>,
+    /// Stations that were delivered frames since the last round began.
+    delivered_to: BTreeSet<StationId>,
     schedule: VecDeque<ChangePlan>,
+    clock_schedule: VecDeque<ClockChangePlan>,
     motion: Motion,
     changes_refused: Vec<String>,
     receivers: Receivers,
@@ -112,7 +116,9 @@ impl EmulatorServer {
         }
         let started = self.clock.look().now();
         let mut event_loop = EventLoop {
+            delivered_to: BTreeSet::new(),
             schedule: self.plan.schedule.iter().cloned().collect(),
+            clock_schedule: self.plan.clock_schedule.iter().cloned().collect(),
             motion: positions::motion_of(&self.plan),
             switches: edits::numbered(&self.plan),
             state: self.state,
@@ -158,7 +164,7 @@ impl EventLoop {
         let mut events = [EpollEvent::empty(); 64];
         loop {
             match self.rounds {
-                Some(_) => self.begin_round(),
+                Some(_) => self.begin_round()?,
                 None => self.advance(self.clock.look().now()),
             }
             // Sends captured frames to their readers now: the next event may be far away.
@@ -183,14 +189,15 @@ impl EventLoop {
         Some(Span((left.0 - SPIN_TIME.0).clamp(0, MAX_SLEEP.0)))
     }
 
-    /// The instant of the next change of a link or a position. `None` if there is none.
+    /// The instant of the next change of a link, a position or a clock. `None` if there is none.
     fn next_change(&self) -> Option<VirtualInstant> {
         let link = self.schedule.front().map(|change| change.at);
-        let next = [link, self.motion.next_due()].into_iter().flatten().min()?;
+        let clock = self.clock_schedule.front().map(|change| change.at);
+        let next = [link, clock, self.motion.next_due()].into_iter().flatten().min()?;
         Some(self.started.plus(next))
     }
 
-    /// Handles all events that are due, with changes of links and positions at their exact instants.
+    /// Handles all events that are due, with changes at their exact instants.
     fn advance(&mut self, now: VirtualInstant) {
         while let Some(due) = self.next_change().filter(|due| *due <= now) {
             self.deliver(due);
@@ -206,6 +213,7 @@ impl EventLoop {
                     self.changes_refused.push(format!("at {at}: {why}"));
                 }
             }
+            self.change_clocks(at);
         }
         self.deliver(now);
     }
@@ -214,7 +222,7 @@ impl EventLoop {
         if self.emulator.next_due().is_none_or(|due| due > now) {
             return;
         }
-        let (receivers, clock, rounds) = (&mut self.receivers, &self.clock, &self.rounds);
+        let Self { receivers, clock, rounds, delivered_to, .. } = self;
         self.emulator.advance(now, &mut |station, due, frame| {
             let look = clock.look();
             receivers.capture(station, CaptureDirection::In, due, &look, &frame);
@@ -224,52 +232,10 @@ impl EventLoop {
             if port.tap().and_then(|tap| tap.write(&frame)).is_err() {
                 port.refused += 1;
             }
+            if rounds.is_some() {
+                delivered_to.insert(station);
+            }
         });
-    }
-
-    /// Begins a round if it is time for one.
-    fn begin_round(&mut self) {
-        let look = self.clock.look();
-        if !self.rounds.as_ref().is_some_and(|rounds| rounds.are_due(&look)) {
-            return;
-        }
-        let change = self.next_change();
-        let Some(rounds) = &mut self.rounds else { return };
-        let event = [self.emulator.next_delivery(), change].into_iter().flatten().min();
-        rounds.begin(self.emulator.least_delay(), event);
-    }
-
-    /// Handles the end of a round: sends on the frames that nodes have sent, and delivers the frames that are due now.
-    fn end_round(&mut self) -> anyhow::Result<()> {
-        let Some(rounds) = &mut self.rounds else { return Ok(()) };
-        let progress = rounds.progress();
-        if progress == RoundProgress::NoMoreRounds {
-            return Ok(rounds.stop_listening(&self.poll)?);
-        }
-        for station in 0..self.receivers.ports.len() {
-            while self.read_frames(StationId(station))? {}
-        }
-        if progress == RoundProgress::Behind {
-            self.rounds.as_mut().into_iter().for_each(Rounds::continue_round);
-            return Ok(());
-        }
-        let Some(round) = self.rounds.as_mut().and_then(Rounds::finish) else { return Ok(()) };
-        let mut sent = round.sent.into_iter().peekable();
-        while let Some(SentFrame { at, station, frame }) = sent.next_if(|one| one.at < round.end) {
-            self.deliver(at);
-            self.emulator.send(station, frame, at);
-        }
-        // A change comes before the frames of its instant, as it does without rounds. No round goes beyond one.
-        self.advance(round.end);
-        for SentFrame { at, station, frame } in sent {
-            self.emulator.send(station, frame, at);
-        }
-        self.deliver(round.end);
-        for (token, change) in round.changes {
-            let answer = self.carry_out(&change, round.end);
-            self.send_answer(token, &answer);
-        }
-        Ok(())
     }
 
     fn handle(&mut self, token: u64) -> anyhow::Result<()> {
@@ -309,9 +275,7 @@ impl EventLoop {
             // The time is read after the frame, so the frame was sent before it.
             let look = self.clock.look();
             if let Some(rounds) = &mut self.rounds {
-                let frame = &self.buffer[..size];
-                let at = rounds.take(station, frame);
-                self.receivers.capture(station, CaptureDirection::Out, at, &look, frame);
+                rounds.take(station, &self.buffer[..size]);
                 continue;
             }
             let now = look.now();
@@ -505,7 +469,9 @@ impl EventLoop {
             seed: self.plan.seed,
             started_ns: self.started.0,
             schedule: self.schedule.iter().take(NetworkStatus::SCHEDULE).map(scheduled).collect(),
-            changes_to_come: self.schedule.len() + self.motion.waypoints_to_come(),
+            changes_to_come: self.schedule.len()
+                + self.clock_schedule.len()
+                + self.motion.waypoints_to_come(),
             changes_refused: self.changes_refused.clone(),
             timers_refused: self.timers.refused.clone(),
             lateness: self.receivers.lateness.summary(),

@@ -379,7 +379,7 @@ pub enum State {
     Down,
 }
 
-/// A change of a link, or of a node's position, at a virtual instant
+/// A change of a link, of a node's position, or of clocks, at a virtual instant
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ScheduledChange {
@@ -399,6 +399,36 @@ pub struct ScheduledChange {
     /// It walks there in a straight line, so many units of distance per virtual second [default: it is there at once]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
+    /// The nodes whose clocks change, only in rounds: a node, a list of nodes, or all
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Names>")]
+    pub clock: Option<Spanned<Names>>,
+    /// Their clocks step so far, as -90s
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub bump: Option<Spanned<String>>,
+    /// The bump is a drift that takes so long
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub slew: Option<Spanned<String>>,
+    /// Their clocks drift so much from then on, as +100ppm
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub drift: Option<Spanned<String>>,
+    /// The drift ends after so long
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "for")]
+    #[schemars(with = "Option<String>")]
+    pub length: Option<Spanned<String>>,
+    /// Their clocks step forth and back
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strobe: Option<Strobe>,
+    /// The last second of their UTC day comes twice, or is left out
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leap_second: Option<LeapSecondWord>,
+    /// Their clocks have no error any more
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = false))]
+    pub reset: bool,
     /// Change both directions
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = false))]
@@ -409,6 +439,53 @@ pub struct ScheduledChange {
     /// Up or down, always both directions
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
+}
+
+/// A name, or several
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Names {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+impl Names {
+    pub(crate) fn all(&self) -> &[String] {
+        match self {
+            Names::One(name) => std::slice::from_ref(name),
+            Names::Several(names) => names,
+        }
+    }
+}
+
+/// Steps of a clock forth and back
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Strobe {
+    /// How far it steps, as 200ms
+    #[schemars(with = "String")]
+    pub by: Spanned<String>,
+    /// Virtual time between two steps, as 10ms
+    #[schemars(with = "String")]
+    pub period: Spanned<String>,
+    /// Virtual time after which it is over, as 5s
+    #[serde(rename = "for")]
+    #[schemars(with = "String")]
+    pub length: Spanned<String>,
+}
+
+/// A leap second
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeapSecondWord {
+    /// The last second of the day comes twice
+    Insert,
+    /// The last second of the day is left out
+    Delete,
+    /// None is to come any more
+    None,
 }
 
 /// How nodes move

@@ -53,7 +53,11 @@ fn positive(flag: &str, length: Span) -> anyhow::Result<Span> {
 
 fn open(args: &ErringClock) -> anyhow::Result<(Container, Clock)> {
     let container = StateDir::open()?.find(&args.container)?;
-    let clock = container.clock_to_change()?;
+    // A clock that an experiment moves is the experiment's to change.
+    let clock = match container.experiment()? {
+        Some(_) => container.clock()?,
+        None => container.clock_to_change()?,
+    };
     Ok((container, clock))
 }
 
@@ -76,13 +80,17 @@ fn print(container: &Container, error: &ErrorReading, json: bool) -> io::Result<
 
 fn change(args: &ErringClock, change: ClockErrorChange) -> anyhow::Result<i32> {
     let (container, clock) = open(args)?;
-    let changed = clock.change_error(change).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidInput => WrongInput(format!("{}: {error}", container.name())).into(),
-        io::ErrorKind::Unsupported => {
-            let why = "its clock has several containers, and an error has one owner";
-            WrongInput(format!("{}: {why}", container.name())).into()
+    let changed = container.change_clock_error(change).map_err(|error| {
+        match error.downcast_ref().map(io::Error::kind) {
+            Some(io::ErrorKind::InvalidInput) => {
+                WrongInput(format!("{}: {error}", container.name())).into()
+            }
+            Some(io::ErrorKind::Unsupported) => {
+                let why = "its clock has several containers, and an error has one owner";
+                WrongInput(format!("{}: {why}", container.name())).into()
+            }
+            _ => error.context("the clock's error"),
         }
-        _ => anyhow::Error::new(error).context("the clock's error"),
     });
     changed.map_err(|error| container.explain(error))?;
     if args.json {
@@ -148,6 +156,8 @@ fn strobe(args: &StrobeArgs) -> anyhow::Result<i32> {
 fn wait_until(container: &Container, clock: &Clock, due: VirtualInstant) -> bool {
     /// The clock may change meanwhile.
     const MAX_SLEEP: Duration = Duration::from_millis(100);
+    /// An experiment moves the clock, and may do so a thousand times as fast as real time.
+    const MAX_SLEEP_IN_EXPERIMENT: Duration = Duration::from_micros(200);
     loop {
         if !container.dir().exists() {
             return false;
@@ -157,6 +167,10 @@ fn wait_until(container: &Container, clock: &Clock, due: VirtualInstant) -> bool
             return true;
         }
         let left = look.real_at(due).since(look.real).0.max(1) as u64;
-        host_time::sleep(Duration::from_nanos(left).min(MAX_SLEEP));
+        let most = match look.limit {
+            VirtualInstant::NEVER => MAX_SLEEP,
+            _ => MAX_SLEEP_IN_EXPERIMENT,
+        };
+        host_time::sleep(Duration::from_nanos(left).min(most));
     }
 }

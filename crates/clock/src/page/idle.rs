@@ -19,7 +19,8 @@ impl ClockPage {
     /// Sets how the clock treats idle time. Idle time that was skipped stays skipped. Before it turns skipping on, the caller
     /// must make readers add leaps ([`ClockPage::enable_leaps`]).
     pub fn set_skipping(&self, mode: SkipMode, read_cost: Span) {
-        const KEPT: u32 = SkipMode::LEAPS_ENABLED | SkipMode::STANDS_WHILE_TASKS_RUN;
+        const KEPT: u32 =
+            SkipMode::LEAPS_ENABLED | SkipMode::STANDS_WHILE_TASKS_RUN | SkipMode::SHOWS_OWN_TIME;
         let kept = self.skip.load(Ordering::Relaxed) & KEPT;
         self.read_cost.store(read_cost.0, Ordering::Relaxed);
         self.skip.store(mode.to_bits() | kept, Ordering::Relaxed);
@@ -49,9 +50,22 @@ impl ClockPage {
     /// Sets whether the clock stands while tasks run. The caller holds the clock's lock. It has readers use the slow path from the
     /// next change on.
     pub fn set_stands_while_tasks_run(&self, stands: bool) {
-        let rest = self.skip.load(Ordering::Relaxed) & !SkipMode::STANDS_WHILE_TASKS_RUN;
-        let bit = if stands { SkipMode::STANDS_WHILE_TASKS_RUN } else { 0 };
-        self.skip.store(rest | bit, Ordering::Relaxed);
+        self.set_bit(SkipMode::STANDS_WHILE_TASKS_RUN, stands);
+    }
+
+    /// Whether the clock errs in an experiment: at an instant of the experiment it shows a time of its own.
+    pub fn shows_own_time(&self) -> bool {
+        self.skip.load(Ordering::Relaxed) & SkipMode::SHOWS_OWN_TIME != 0
+    }
+
+    /// Sets whether the clock shows a time of its own in its experiment. The caller holds the clock's lock.
+    pub fn set_shows_own_time(&self, shows: bool) {
+        self.set_bit(SkipMode::SHOWS_OWN_TIME, shows);
+    }
+
+    fn set_bit(&self, bit: u32, set: bool) {
+        let rest = self.skip.load(Ordering::Relaxed) & !bit;
+        self.skip.store(rest | if set { bit } else { 0 }, Ordering::Relaxed);
     }
 
     /// Whether every read takes the slow path.

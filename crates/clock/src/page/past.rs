@@ -211,11 +211,6 @@ impl ClockPage {
         saturate((first_changed - MARGIN).div_euclid(NANOS_PER_SEC.into()))
     }
 
-    /// Returns the offset of the wall clock to the virtual clock with which the clock was created.
-    pub fn first_wall(&self) -> WallTime {
-        self.pieces[0].load().segment.wall
-    }
-
     /// Returns the instant at which the clock was created.
     pub fn created(&self) -> RealInstant {
         self.pieces[0].begins()

@@ -70,8 +70,7 @@ impl Container {
     /// As [`Container::clock`]. Also if an experiment moves the clock. Also if a container on this clock runs in a time namespace
     /// alone: the kernel's offsets cannot be changed later.
     pub fn clock_to_change(&self) -> Result<Clock, StateError> {
-        let experiment = self.state.container(self.name())?.record.experiment;
-        if let Some(experiment) = experiment {
+        if let Some(experiment) = self.experiment()? {
             return Err(StateError::InExperiment { name: self.name().to_string(), experiment });
         }
         let fixed = |one: &&Container| one.record.mechanism == Mechanism::TimeNamespace;
@@ -103,6 +102,15 @@ impl Container {
             _ if clock.skipping().leaps_enabled => Err(StateError::Skips(name())),
             _ => Ok(clock),
         }
+    }
+
+    /// Returns the name of the experiment that moves its clock now.
+    ///
+    /// # Errors
+    ///
+    /// If the container is gone.
+    pub fn experiment(&self) -> Result<Option<String>, StateError> {
+        Ok(self.state.container(self.name())?.record.experiment)
     }
 
     /// Records the experiment that moves its clock.

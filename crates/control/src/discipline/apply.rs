@@ -10,6 +10,7 @@ use lorentz_clock::{
     Pace, Rate, RealInstant, Snapshot, Span, WallTime, MAX_SETTABLE_SECS, NANOS_PER_SEC,
 };
 use lorentz_syscalls::{Errno, Timex};
+use serde::{Deserialize, Serialize};
 
 use super::kernel::{self, Discipline};
 use super::start_error::StartError;
@@ -27,16 +28,76 @@ const CHANGES_AHEAD: usize = 8;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A change of a clock's error by an operator.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ClockErrorChange {
     /// The oscillator is too fast by this many parts in 10^12, for so long or for good.
-    Drift(i64, Option<Span>),
+    Drift(i64, #[serde(with = "nanos_or_none")] Option<Span>),
     /// The wall clock is moved: at once, or by a drift of all clocks that takes so long.
-    Bump(Span, Option<Span>),
+    Bump(#[serde(with = "nanos")] Span, #[serde(with = "nanos_or_none")] Option<Span>),
     /// The status asks for a leap second at the end of the day: one more, one less, or none.
     LeapSecond(Option<bool>),
     /// No error any more: no drift, no discipline, and the wall clock is set to true time.
     Reset,
+}
+
+/// A span in JSON: nanoseconds.
+mod nanos {
+    use super::{Deserialize, Serialize, Span};
+
+    pub fn serialize<S: serde::Serializer>(span: &Span, to: S) -> Result<S::Ok, S::Error> {
+        span.0.serialize(to)
+    }
+
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
+        i64::deserialize(from).map(Span)
+    }
+}
+
+/// As [`nanos`], of a span that may be left out.
+mod nanos_or_none {
+    use super::{Deserialize, Serialize, Span};
+
+    pub fn serialize<S: serde::Serializer>(span: &Option<Span>, to: S) -> Result<S::Ok, S::Error> {
+        span.map(|span| span.0).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Span>, D::Error> {
+        Option::deserialize(from).map(|nanos| nanos.map(Span))
+    }
+}
+
+impl ClockErrorChange {
+    /// Checks the change of `clock`, whose wall clock is ahead of the truth by `offset` ns.
+    pub(super) fn check(self, clock: &Clock, offset: i128) -> io::Result<()> {
+        let (drift, step) = match self {
+            ClockErrorChange::Drift(drift, _) => (drift, 0),
+            ClockErrorChange::Bump(by, None) => (0, i128::from(by.0)),
+            ClockErrorChange::Bump(by, Some(span)) => (drift_of(by, span), 0),
+            ClockErrorChange::LeapSecond(_) => (0, 0),
+            ClockErrorChange::Reset => (0, -offset),
+        };
+        if drift.abs() > MAX_DRIFT {
+            return Err(wrong("expected a drift of at most 10 %"));
+        }
+        if step != 0 && !clock.may_step(step) {
+            return Err(wrong("expected a time after 1970 and before 2232"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn apply(self, state: &mut ErrorState) {
+        match self {
+            ClockErrorChange::Drift(drift, None) => state.drift = drift,
+            ClockErrorChange::Drift(drift, Some(span)) => state.drift_for(drift, span),
+            ClockErrorChange::Bump(by, Some(span)) => state.drift_for(drift_of(by, span), span),
+            ClockErrorChange::Bump(by, None) => state.step(i128::from(by.0)),
+            ClockErrorChange::LeapSecond(insert) => state.kernel.ask_leap_second(insert),
+            ClockErrorChange::Reset => state.reset(),
+        }
+    }
 }
 
 /// A clock's error at one instant.
@@ -126,29 +187,8 @@ impl Clock {
     /// As [`Clock::change`]; `InvalidInput` for a drift beyond 10 %, or a wall clock before 1970.
     pub fn change_error(&self, change: ClockErrorChange) -> io::Result<ChangeCounts> {
         let _lock = ClockLock::take(self.path())?;
-        let (drift, step) = match change {
-            ClockErrorChange::Drift(drift, _) => (drift, 0),
-            ClockErrorChange::Bump(by, None) => (0, i128::from(by.0)),
-            ClockErrorChange::Bump(by, Some(span)) => (drift_of(by, span), 0),
-            ClockErrorChange::LeapSecond(_) => (0, 0),
-            ClockErrorChange::Reset => (0, -self.error_now()?.offset()),
-        };
-        if drift.abs() > MAX_DRIFT {
-            return Err(wrong("expected a drift of at most 10 %"));
-        }
-        if step != 0 && !self.may_step(step) {
-            return Err(wrong("expected a time after 1970 and before 2232"));
-        }
-        let apply = |state: &mut ErrorState| match change {
-            ClockErrorChange::Drift(drift, None) => state.drift = drift,
-            ClockErrorChange::Drift(_, Some(span)) | ClockErrorChange::Bump(_, Some(span)) => {
-                state.drift_for(drift, span);
-            }
-            ClockErrorChange::Bump(by, None) => state.step(i128::from(by.0)),
-            ClockErrorChange::LeapSecond(insert) => state.kernel.ask_leap_second(insert),
-            ClockErrorChange::Reset => state.reset(),
-        };
-        let (_, followed) = self.publish_error(apply)?;
+        change.check(self, self.error_now()?.offset())?;
+        let (_, followed) = self.publish_error(|state| change.apply(state))?;
         self.quiesce();
         Ok(followed)
     }
@@ -209,7 +249,7 @@ impl Clock {
     }
 
     /// Whether the clock has an error, or had one.
-    pub(crate) fn has_error(&self) -> bool {
+    pub fn has_error(&self) -> bool {
         self.error_path().exists()
     }
 
@@ -223,7 +263,7 @@ impl Clock {
         let mut state: ErrorState = match fs::read(self.error_path()) {
             Ok(text) => serde_json::from_slice(&text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(ErrorState::new(now, wall, look.rate, self.page().first_wall()));
+                return Ok(ErrorState::new(now, wall, look.rate, self.page().true_wall()));
             }
             Err(error) => return Err(error),
         };
@@ -303,7 +343,15 @@ impl Clock {
         self.piece_at(RealInstant(i64::MAX - 1))
     }
 
-    fn store_error(&self, state: &ErrorState) -> io::Result<()> {
+    /// The clock's error now, or one to begin with, for a process that holds the clock.
+    pub(super) fn erring_state(&self) -> io::Result<ErrorState> {
+        let mut state = self.error_now()?;
+        state.kernel = self.hosts_discipline().unwrap_or(state.kernel);
+        state.is_published();
+        Ok(state)
+    }
+
+    pub(super) fn store_error(&self, state: &ErrorState) -> io::Result<()> {
         let path = self.error_path();
         let new = path.with_extension("json.new");
         fs::write(&new, serde_json::to_vec(state)?)?;
@@ -348,7 +396,7 @@ impl Clock {
 }
 
 /// The step that ADJ_SETOFFSET asks for, ns.
-fn step_of(timex: &Timex) -> Option<i128> {
+pub(super) fn step_of(timex: &Timex) -> Option<i128> {
     let (secs, nanos) = timex.step()?;
     Some(i128::from(secs) * i128::from(NANOS_PER_SEC) + i128::from(nanos))
 }

@@ -5,14 +5,13 @@ use rand_pcg::rand_core::RngCore;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::kernel::{Discipline, LeapSecond, SECOND};
+use super::kernel::{Discipline, LeapSecond};
+use super::part::{Part, WHOLE};
 
 /// Parts of a drift: 10^12 in one.
 pub(super) const PARTS: i64 = 1_000_000_000_000;
 /// Largest drift of an oscillator, in parts: 10 %, as much as ticks of adjtimex(2) can mend.
 pub const MAX_DRIFT: i64 = PARTS / 10;
-/// A second of the oscillator, in ns << 32.
-const WHOLE: i128 = (SECOND as i128) << 32;
 /// Rates that may be in force: those of changes under way and of the last ones.
 const KNOWN_RATES: usize = 48;
 
@@ -126,6 +125,11 @@ impl ErrorState {
         self.length_by(&self.kernel)
     }
 
+    /// The length by which the clock goes on now.
+    fn length_in_force(&self) -> i128 {
+        self.length_by(self.in_force.as_ref().unwrap_or(&self.kernel)).max(1)
+    }
+
     fn length_by(&self, kernel: &Discipline) -> i128 {
         let passing: i64 = self.passing.iter().map(|one| one.drift).sum();
         let passing = passing + self.wander.map_or(0, |wander| wander.drift);
@@ -168,6 +172,11 @@ impl ErrorState {
         }
     }
 
+    /// The rate without error.
+    pub fn rate_without_error(&self) -> Rate {
+        Rate::new(self.rate.0, self.rate.1).unwrap_or_default()
+    }
+
     /// Sets the rate without error.
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = terms(rate);
@@ -197,6 +206,34 @@ impl ErrorState {
     pub fn offset(&self) -> i128 {
         let shown = self.wall + i128::from(self.at);
         shown - self.true_wall - i128::from(self.truth)
+    }
+
+    /// True wall time.
+    pub fn true_wall_clock(&self) -> WallTime {
+        WallTime::from_nanos(self.true_wall + i128::from(self.truth))
+    }
+
+    /// The straight part of the clock's way that begins here.
+    pub fn part(&self) -> Part {
+        let length = self.length_in_force();
+        Part { own: self.at, truth: self.truth, rest: self.rest, length }
+    }
+
+    /// The clock and the truth leap to `truth` together. Errors stay, and what is to come of them comes as much later. True wall time shows
+    /// `wall` there, if that is given.
+    pub fn leap(&mut self, truth: VirtualInstant, wall: Option<WallTime>) {
+        let by = truth.0.saturating_sub(self.truth);
+        if let Some(wall) = wall {
+            let offset = self.offset();
+            self.true_wall = wall.as_nanos() - i128::from(truth.0);
+            let at = i128::from(self.at) + i128::from(by);
+            self.wall = wall.as_nanos() + offset - at;
+        }
+        self.truth = truth.0;
+        self.rest = 0;
+        self.at = self.at.saturating_add(by);
+        self.passing.iter_mut().for_each(|one| one.until = one.until.saturating_add(by));
+        self.wander.iter_mut().for_each(|wander| wander.next = wander.next.saturating_add(by));
     }
 
     /// Steps the wall clock as clock_settime(2) does.
@@ -292,7 +329,7 @@ impl ErrorState {
     /// The truth goes on to virtual instant `to`.
     fn pass(&mut self, to: i64) {
         let elapsed = i128::from(to.saturating_sub(self.at).max(0));
-        let length = self.length_by(self.in_force.as_ref().unwrap_or(&self.kernel)).max(1);
+        let length = self.length_in_force();
         // Whole nanoseconds of the oscillator's truth, and the rest in parts of the length.
         let scaled = elapsed * WHOLE + i128::from(self.rest);
         self.truth = self.truth.saturating_add((scaled / length) as i64);
@@ -328,7 +365,7 @@ impl ErrorState {
     }
 
     /// The next virtual instant at which the course may change.
-    fn next_event(&self) -> i64 {
+    pub fn next_event(&self) -> i64 {
         let drift = self.next_change_of_drift();
         let second = match self.kernel.leap_to_come() {
             // Until a leap second all seconds are alike.

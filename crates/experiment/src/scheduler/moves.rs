@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use lorentz_clock::{Span, VirtualInstant};
 
-use super::{take_out, ContainerSlot, PendingMove, Scheduler};
+use super::{moved_to, take_out, ContainerSlot, PendingMove, Scheduler};
 use crate::compute::ComputeTime;
 use crate::container::ExperimentContainer;
 use crate::error::ExperimentRefusal;
 use crate::phase::{Phase, Transition};
-use crate::protocol::ExperimentAnswer;
+use crate::protocol::{ExperimentAnswer, IdleAdvance};
 use crate::workers::Job;
 
 impl Scheduler {
@@ -46,7 +46,8 @@ impl Scheduler {
         for (name, nanos) in intervals {
             self.container(name)?.interval = Some(Span(*nanos));
         }
-        self.move_containers(vec![timeline], None, answer, |container| {
+        self.begin_move();
+        self.move_containers(Move::of(vec![timeline]), answer, |container| {
             let interval = container.interval.filter(|_| container.timeline == Some(timeline))?;
             Some(container.clock.now().plus(interval))
         });
@@ -54,19 +55,40 @@ impl Scheduler {
     }
 
     /// Moves the containers of a timeline to the instant `to`, as [`Scheduler::progress`] does, with at most `steps` jumps of each
-    /// clock.
+    /// clock; further, as `idle` says, if all of them are idle.
     pub(super) fn advance(
         &mut self,
         timeline: u32,
         to: VirtualInstant,
         steps: Option<u32>,
+        idle: Option<IdleAdvance>,
         answer: &Sender<ExperimentAnswer>,
     ) -> anyhow::Result<()> {
         self.phase = self.check_move(timeline)?;
-        self.move_containers(vec![timeline], steps, answer, |container| {
+        self.begin_move();
+        let told = idle.map(|idle| self.end_if_idle(timeline, to, idle));
+        let to = told.unwrap_or(to);
+        let timelines = vec![timeline];
+        self.move_containers(Move { timelines, steps, told }, answer, |container| {
             (container.timeline == Some(timeline)).then_some(to)
         });
         Ok(())
+    }
+
+    /// Returns how far the containers of a timeline go: to `to` if one of them has something to do before, else as `idle` says.
+    fn end_if_idle(&self, timeline: u32, to: VirtualInstant, idle: IdleAdvance) -> VirtualInstant {
+        let mut first = VirtualInstant::NEVER;
+        for container in self.containers().filter(|one| one.timeline == Some(timeline)) {
+            first = match container.is_at_rest() {
+                true => container.next_deadline().map_or(first, |next| next.min(first)),
+                false => return to,
+            };
+            if first <= to {
+                return to;
+            }
+        }
+        let end = first.plus(Span(idle.beyond_deadline)).min(VirtualInstant(idle.at_most));
+        end.max(to)
     }
 
     /// Moves each container of `moves` by its own number of ns, as [`Scheduler::progress`] does.
@@ -88,7 +110,8 @@ impl Scheduler {
         }
         timelines.iter().try_for_each(|timeline| self.check_at_rest(*timeline))?;
         self.phase = phase;
-        self.move_containers(timelines, None, answer, |container| {
+        self.begin_move();
+        self.move_containers(Move::of(timelines), answer, |container| {
             ends.get(&container.group).copied()
         });
         Ok(())
@@ -144,17 +167,20 @@ impl Scheduler {
         }
     }
 
-    /// Moves containers to the instants that `end_of` gives them: idle ones at once, the others by the workers, with at most `steps`
-    /// jumps of each clock.
+    /// Looks at the tasks of all containers, before a move.
+    fn begin_move(&mut self) {
+        self.move_begun = Instant::now();
+        self.look_at_tasks();
+    }
+
+    /// Moves containers to the instants that `end_of` gives them: idle ones at once, the others by the workers.
     fn move_containers(
         &mut self,
-        timelines: Vec<u32>,
-        steps: Option<u32>,
+        Move { timelines, steps, told }: Move,
         answer: &Sender<ExperimentAnswer>,
         end_of: impl Fn(&ExperimentContainer) -> Option<VirtualInstant>,
     ) {
-        let begun = Instant::now();
-        self.look_at_tasks();
+        let begun = self.move_begun;
         let tasks = self.tasks();
         let mut jobs = Vec::new();
         for slot in &mut self.slots {
@@ -177,12 +203,26 @@ impl Scheduler {
         jobs.into_iter().for_each(|job| self.workers.give(job, tasks));
         if left == 0 {
             self.count_time(begun, handed_out);
-            let _ = answer.send(ExperimentAnswer::Done);
+            let _ = answer.send(moved_to(told, false));
             return;
         }
-        let answer = answer.clone();
-        let behind = false;
-        self.pending.push(PendingMove { timelines, left, behind, begun, handed_out, answer });
+        let (answer, behind, to) = (answer.clone(), false, told);
+        self.pending.push(PendingMove { timelines, left, behind, to, begun, handed_out, answer });
+    }
+}
+
+/// A move of containers.
+struct Move {
+    timelines: Vec<u32>,
+    /// Greatest number of jumps of each clock.
+    steps: Option<u32>,
+    /// Where they go, if the client is to be told.
+    told: Option<VirtualInstant>,
+}
+
+impl Move {
+    fn of(timelines: Vec<u32>) -> Move {
+        Move { timelines, steps: None, told: None }
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! Every node has a clock of its own, which the experiment moves. In a round all clocks go to one instant. The emulator takes the
 //! frames that nodes send in the round, each with the instant at which it was sent by the sender's clock. No round is longer than
-//! the shortest delay, so no frame arrives in the round in which it was sent. No round goes beyond the instant at which the next
-//! frame is due. The emulator delivers frames between two rounds, while all clocks stand at just that instant.
+//! the shortest delay, counted from the first instant at which a node has something to do, so no frame arrives in the round in which it
+//! was sent. No round goes beyond the instant at which the next frame is due. The emulator delivers frames between two rounds, while
+//! all clocks stand at just that instant.
 //!
 //! In rounds no node uses the network's own clock. That clock only paces the rounds: no round begins before it has come to where
 //! the nodes stand, and none while it is frozen.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use anyhow::Context;
@@ -15,7 +17,7 @@ use lorentz_clock::{Pace, Snapshot, Span, VirtualInstant};
 use lorentz_container::StateDir;
 use lorentz_control::Clock;
 use lorentz_emulator::{Frame, StationId};
-use lorentz_experiment::Experiment;
+use lorentz_experiment::{Advanced, Experiment, IdleAdvance};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use crate::directory::container_of;
@@ -31,13 +33,15 @@ const MAX_JUMPS: u32 = 40;
 
 /// The instants at which an interface sends frames.
 pub(crate) struct SendTimes {
+    /// Its node's container.
+    container: String,
     /// Its node's clock.
-    pub clock: Clock,
+    clock: Clock,
     /// The host's time of each frame.
-    pub timestamps: FrameTimestamps,
+    timestamps: FrameTimestamps,
 }
 
-/// A frame that was sent in the round under way, and its instant.
+/// A frame that was sent in the round under way, and its instant: by the clock of its node until the round is over.
 pub(super) struct SentFrame {
     pub at: VirtualInstant,
     pub station: StationId,
@@ -55,7 +59,8 @@ impl SendTimes {
         let node = state.container(&container_of(network, &end.node))?;
         let timestamps =
             FrameTimestamps::of(tap).context("rounds need BPF programs at interfaces")?;
-        Ok(SendTimes { clock: node.clock()?, timestamps })
+        let container = node.name().to_string();
+        Ok(SendTimes { container, clock: node.clock()?, timestamps })
     }
 }
 
@@ -90,12 +95,16 @@ pub(super) enum RoundProgress {
 
 /// State of the rounds.
 pub(super) struct Rounds {
-    experiment: Experiment,
+    pub experiment: Experiment,
     send_times: Vec<SendTimes>,
     /// The instant at which all nodes stand, or from which they have gone on in the round under way.
     pub now: VirtualInstant,
     /// The end of the round under way; `None` between rounds.
     end: Option<VirtualInstant>,
+    /// How far nodes may go in it if none has anything to do, until the round has begun.
+    idle: Option<IdleAdvance>,
+    /// The shortest delay when it began.
+    least_delay: Span,
     sent: Vec<SentFrame>,
     /// Changes that clients have asked for since the round began.
     changes: Vec<(u64, Deferred)>,
@@ -107,8 +116,18 @@ pub(super) struct Rounds {
 impl Rounds {
     /// Begins rounds for nodes that stand at `now`.
     pub fn new(experiment: Experiment, send_times: Vec<SendTimes>, now: VirtualInstant) -> Rounds {
-        let (sent, changes) = (Vec::new(), Vec::new());
-        Rounds { experiment, send_times, now, end: None, sent, changes, count: 0, ended: None }
+        Rounds {
+            experiment,
+            send_times,
+            now,
+            end: None,
+            idle: None,
+            least_delay: Span::ZERO,
+            sent: Vec::new(),
+            changes: Vec::new(),
+            count: 0,
+            ended: None,
+        }
     }
 
     /// Adds an interface, the next station of the emulator.
@@ -116,14 +135,13 @@ impl Rounds {
         self.send_times.push(interface);
     }
 
-    /// Takes a frame that `station` has sent, and returns its instant.
-    pub fn take(&mut self, station: StationId, frame: &[u8]) -> VirtualInstant {
+    /// Takes a frame that `station` has sent.
+    pub fn take(&mut self, station: StationId, frame: &[u8]) {
         let send_times = &self.send_times[station.0];
         let real = send_times.timestamps.next();
-        let sent = real.and_then(|real| send_times.clock.virtual_of(real)).unwrap_or(self.now);
-        let at = sent.clamp(self.now, self.end.unwrap_or(sent).max(self.now));
+        let sent = real.and_then(|real| send_times.clock.virtual_of(real));
+        let at = sent.unwrap_or_else(|| send_times.clock.look().now());
         self.sent.push(SentFrame { at, station, frame: frame.into() });
-        at
     }
 
     /// Keeps a change for the end of the round if one is under way; else gives it back.
@@ -160,17 +178,34 @@ impl Rounds {
         is_time && self.end.is_none() && self.ended.is_none()
     }
 
-    /// Begins a round. It ends after `least_delay`, or at the next event if that comes sooner.
-    pub fn begin(&mut self, least_delay: Span, event: Option<VirtualInstant>) {
+    /// Whether a frame waits for the end of the round to come.
+    pub fn has_frames(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
+    /// Begins a round. It ends after `least_delay`, or at the next event if that comes sooner. If no node has anything to do in it, it
+    /// ends `least_delay` after the first that has: no task sends before. But it does not go beyond `may_go` then. The caller has taken the frames that kernels of nodes have sent between two rounds.
+    pub fn begin(
+        &mut self,
+        least_delay: Span,
+        event: Option<VirtualInstant>,
+        may_go: VirtualInstant,
+    ) {
         let longest = self.now.plus(least_delay);
         let end = event.map_or(longest, |event| event.min(longest));
+        let at_most = event.map_or(may_go, |event| event.min(may_go));
+        let may_skip = at_most > end && !self.has_frames();
+        let idle = IdleAdvance { beyond_deadline: least_delay.0, at_most: at_most.0 };
+        self.idle = may_skip.then_some(idle);
+        self.least_delay = least_delay;
         self.end = Some(end);
         self.advance_nodes(end);
     }
 
     fn advance_nodes(&mut self, end: VirtualInstant) {
         // If the experiment's process has ended, its socket is readable now, and the read reports the end.
-        let _ = self.experiment.advance(TIMELINE, end, Some(MAX_JUMPS));
+        let idle = self.idle.take();
+        let _ = self.experiment.advance(TIMELINE, end, Some(MAX_JUMPS), idle);
     }
 
     /// Continues the round under way: some node's clock stands before its end.
@@ -191,8 +226,10 @@ impl Rounds {
     /// Reads how far the nodes have come.
     pub fn progress(&mut self) -> RoundProgress {
         let error = match self.experiment.has_advanced() {
-            Ok(true) => return RoundProgress::AtEnd,
-            Ok(false) => return RoundProgress::Behind,
+            Ok(Advanced { to, is_behind }) => {
+                self.end = to.or(self.end);
+                return if is_behind { RoundProgress::Behind } else { RoundProgress::AtEnd };
+            }
             Err(error) => error,
         };
         let nobody = self.experiment.status().is_ok_and(|all| all.containers.is_empty());
@@ -207,13 +244,40 @@ impl Rounds {
         Ok(poll.delete(&self.experiment)?)
     }
 
+    /// Turns the instants of frames into those of the experiment, where a clock errs.
+    fn by_the_truth(&mut self, sent: &mut [SentFrame]) {
+        let errs = |frame: &&mut SentFrame| self.send_times[frame.station.0].clock.shows_own_time();
+        let mut erring: Vec<&mut SentFrame> = sent.iter_mut().filter(errs).collect();
+        if erring.is_empty() {
+            return;
+        }
+        let mut own: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+        for frame in &erring {
+            let container = &self.send_times[frame.station.0].container;
+            own.entry(container.clone()).or_default().push(frame.at.0);
+        }
+        // If the experiment has ended, no further round begins.
+        let mut truth = self.experiment.truth_at(own).unwrap_or_default();
+        truth.values_mut().for_each(|times| times.reverse());
+        for frame in &mut erring {
+            let times = truth.get_mut(&self.send_times[frame.station.0].container);
+            if let Some(at) = times.and_then(Vec::pop) {
+                frame.at = VirtualInstant(at);
+            }
+        }
+    }
+
     /// Ends the round under way, if there is one. All frames of its nodes have been taken.
     pub fn finish(&mut self) -> Option<FinishedRound> {
         let end = self.end.take()?;
-        self.now = end;
+        let begin = std::mem::replace(&mut self.now, end);
         self.count += 1;
         let changes = std::mem::take(&mut self.changes);
         let mut sent = std::mem::take(&mut self.sent);
+        self.by_the_truth(&mut sent);
+        // In a longer round tasks send only here. The kernel's own timers keep real time: no instant is theirs.
+        let first = begin.max(end.plus(Span(-self.least_delay.0)));
+        sent.iter_mut().for_each(|frame| frame.at = frame.at.clamp(first, end));
         // Frames of one instant in the order of their interfaces, not in that in which they were read.
         sent.sort_by_key(|one| (one.at, one.station));
         Some(FinishedRound { end, sent, changes })

@@ -135,7 +135,7 @@ fn adjust(timex: Timex, out: UserPtr<Timex>) -> SysResult {
     let mut answer = timex;
     // SAFETY: the monitor reads and writes this copy.
     match unsafe { sys!(ASK_MONITOR, ASK_ADJTIME, &raw mut answer) } {
-        Err(Errno::ENOSYS) => adjust_in_experiment(timex, out),
+        Err(Errno::ENOSYS) => adjust_shared(timex, out),
         Err(refused) => Err(refused),
         Ok(state) => {
             out.write(answer)?;
@@ -144,9 +144,8 @@ fn adjust(timex: Timex, out: UserPtr<Timex>) -> SysResult {
     }
 }
 
-/// On a clock that an experiment moves, the step of the wall clock is the container's. All that disciplines a clock is refused; reads show the
-/// host's state.
-fn adjust_in_experiment(timex: Timex, out: UserPtr<Timex>) -> SysResult {
+/// A clock of several containers may be stepped. All that disciplines it is refused; reads show the host's state.
+fn adjust_shared(timex: Timex, out: UserPtr<Timex>) -> SysResult {
     timex.check(may_set_clocks())?;
     let modes = timex.modes();
     let reads_adjtime = modes.contains(AdjModes::ADJ_ADJTIME);

@@ -5,9 +5,10 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-use lorentz_container::ServiceDir;
 use serde::{de::DeserializeOwned, Serialize};
 use thiserror::Error;
+
+use crate::ServiceDir;
 
 /// A connection to a background process. It carries one request at a time.
 #[derive(Debug)]
