@@ -34,6 +34,8 @@ class ClockOptions(TypedDict, total=False):
     read_cost: Duration
     #: Let the clock err: offset=100ms,drift=+100ppm,wander=1ppb,seed=7, any of them
     clock_error: str
+    #: Let programs set the container's clock that may not set the machine's
+    may_set_clock: bool
     #: Show CPU time at the clock's rate, or as the host does [default: virtual]
     cpu_clocks: Literal["virtual", "real"]
     #: Show file times in virtual time, or in the host's [default: virtual]

@@ -79,6 +79,14 @@ def test_nobody_without_the_right_disciplines():
         assert inside.adjust(ADJTIME_READ)["errno"] == 0
 
 
+def test_a_container_may_set_its_clock_without_rights():
+    with Adjuster(unprivileged=True, options=("--may-set-clock",)) as inside:
+        before = inside.adjust(FREQUENCY, freq=PPM)
+        assert inside.adjust(SETOFFSET, secs=3_600)["errno"] == 0
+        after = inside.adjust()
+        assert after["freq"] == PPM and after["secs"] - before["secs"] in range(3_600, 3_620)
+
+
 def test_adjtime_slews_by_half_a_millisecond_in_a_second(root):
     with Adjuster(rate="20") as inside:
         assert inside.adjust(ADJTIME, offset=2_500)["offset"] == 0

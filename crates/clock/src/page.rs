@@ -67,6 +67,8 @@ pub struct Policy {
     pub orders_sends: bool,
     /// The code of programs stays as it is, however often they make trapped calls at the same place.
     pub keeps_code: bool,
+    /// Programs may set and discipline the clock without CAP_SYS_TIME.
+    pub may_set_clock: bool,
 }
 
 impl Policy {
@@ -77,6 +79,7 @@ impl Policy {
             | (self.counts_tasks as u32) << 3
             | (self.orders_sends as u32) << 4
             | (self.keeps_code as u32) << 5
+            | (self.may_set_clock as u32) << 6
     }
 
     fn from_bits(bits: u32) -> Policy {
@@ -87,6 +90,7 @@ impl Policy {
             counts_tasks: bits & 8 != 0,
             orders_sends: bits & 16 != 0,
             keeps_code: bits & 32 != 0,
+            may_set_clock: bits & 64 != 0,
         }
     }
 }

@@ -23,7 +23,7 @@ fn a_page_of_zeroes_is_no_clock() {
 #[test]
 fn a_clock_starts_with_what_it_is_given() {
     let host_wall = WallTime { secs: 1_700_000_000, nanos: 123 };
-    for bits in 0..64 {
+    for bits in 0..128 {
         let policy = Policy {
             real_cpu_clocks: bits & 1 != 0,
             real_file_times: bits & 2 != 0,
@@ -31,6 +31,7 @@ fn a_clock_starts_with_what_it_is_given() {
             counts_tasks: bits & 8 != 0,
             orders_sends: bits & 16 != 0,
             keeps_code: bits & 32 != 0,
+            may_set_clock: bits & 64 != 0,
         };
         let page = blank_page();
         page.initialise(&start(), rate(1, 1), policy, host_wall);

@@ -181,6 +181,11 @@ macro_rules! with_clock_options {
                 "How its nodes' clocks err, as offset=100ms,drift=+100ppm,wander=1ppb,seed=7; only in rounds",
                 "How its clock errs, as offset=100ms,drift=+100ppm,wander=1ppb,seed=7; only in rounds [default: the network's]",
             }
+            /// `--may-set-clock`: whether programs without CAP_SYS_TIME may set the clock.
+            "may-set-clock" => may_set_clock: bool [parse_switch, switch_text] {
+                help: "Let programs set the container's clock that may not set the machine's",
+                details: "By clock_settime, settimeofday and adjtimex. Without it they need CAP_SYS_TIME, as natively.",
+            }
             /// `--cpu-clocks`: whether CPU clocks are the host's.
             "cpu-clocks" => real_cpu_clocks: Option<bool> [parse_is_real, is_real_text] {
                 help: "Show CPU time at the clock's rate, or as the host does [default: virtual]",

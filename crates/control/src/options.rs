@@ -115,6 +115,7 @@ impl ClockOptions {
                 counts_tasks: self.skip_idle.is_some_and(|mode| mode != SkipMode::Off),
                 orders_sends: self.in_experiment,
                 keeps_code: self.no_rewrite || self.in_experiment,
+                may_set_clock: self.may_set_clock,
             },
             frozen: self.frozen,
             skip: self.skip_idle.unwrap_or_default(),
@@ -357,6 +358,7 @@ mod tests {
             o.trap_tsc = true;
             o.skip_idle = Some(SkipMode::On);
             o.in_experiment = true;
+            o.may_set_clock = true;
         });
         let all = Policy {
             real_cpu_clocks: true,
@@ -365,6 +367,7 @@ mod tests {
             counts_tasks: true,
             orders_sends: true,
             keeps_code: true,
+            may_set_clock: true,
         };
         assert_eq!(asked.settings(&HOST).unwrap().policy, all);
     }

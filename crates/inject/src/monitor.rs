@@ -364,6 +364,7 @@ impl ExecMonitor {
         }
         let ((fd, index), id) = (&self.listeners[listener], notification.id);
         let (fd, clock) = (fd.as_fd(), &mut self.clocks[*index]);
+        let policy = clock.target.policy;
         let _ = if notification.args[0] == ASK_CALL_SITE {
             let [_, end, number, ..] = notification.args;
             match call_site::shape(notification.thread, end, Sysno::new(number as u32)) {
@@ -372,12 +373,12 @@ impl ExecMonitor {
             }
         } else if notification.args[0] == ASK_ADJTIME {
             match &mut clock.adjust {
-                Some(adjust) => wall::answer_adjtime(adjust, fd, notification),
+                Some(adjust) => wall::answer_adjtime(adjust, policy, fd, notification),
                 None => user_notification::fail(fd, id, libc::ENOSYS),
             }
         } else {
             match (wall::requested(&notification.args), &mut clock.set_wall) {
-                (Some(change), Some(set)) => wall::answer(set, change, fd, notification),
+                (Some(change), Some(set)) => wall::answer(set, change, policy, fd, notification),
                 _ => user_notification::fail(fd, id, libc::ENOSYS),
             }
         };

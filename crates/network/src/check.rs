@@ -49,7 +49,9 @@ pub fn plan_from_text(name: &str, text: &str) -> Result<NetworkPlan, TopologyErr
 ///
 /// The first error, with line and column.
 pub fn plan_from(name: &str, file: &TopologyFile) -> Result<NetworkPlan, TopologyError> {
-    check(name, file).map_err(|error| match error {
+    let mut file = file.clone();
+    file.write_out_faults().map_err(|(at, what)| topology::error_at(name, at, &what))?;
+    check(name, &file).map_err(|error| match error {
         PlanError::Here { at, what } => topology::error_at(name, at, &what),
         PlanError::InScript(error) => error,
     })
@@ -78,12 +80,6 @@ fn check(source: &str, file: &TopologyFile) -> Result<NetworkPlan, PlanError> {
         clock_schedule: Vec::new(),
         mobility: MobilityPlan { refresh: DEFAULT_REFRESH, scripts: Vec::new() },
     };
-    if let Some(error) = file.clock_error.as_ref().filter(|_| !file.rounds) {
-        return refuse(
-            error.defined,
-            "clock-error: expected 'rounds: true', without which all nodes are on one clock",
-        );
-    }
     if file.topology.nodes.is_empty() {
         return refuse(name.defined, "topology: nodes: expected at least one");
     }

@@ -157,6 +157,7 @@ pub fn remove_node(
         .file
         .schedule
         .retain(|change| change.value.node.as_ref().is_none_or(|moved| moved.value != node));
+    editing.file.schedule.retain_mut(|change| change.value.keeps_clocks_without(node));
     editing.check()?;
     let mut failed = Vec::new();
     if removed.value.kind == NodeKind::Process {

@@ -4,6 +4,8 @@
 //! can point to it. [`crate::check`] checks the content.
 
 mod changes;
+mod faults;
+mod schedule;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,6 +13,10 @@ use std::path::Path;
 use lorentz_control::with_clock_options;
 use lorentz_emulator::impair::{Impairments, JitterOption, LossOption, Queue};
 use lorentz_emulator::units::{BitRate, Delay, Probability};
+use schedule::is_default;
+pub use schedule::{
+    ChosenClocks, FaultModel, Faults, LeapSecondWord, Names, ScheduledChange, State, Strobe,
+};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -76,6 +82,10 @@ macro_rules! define_file {
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             #[schemars(with = "Vec<ScheduledChange>")]
             pub schedule: Vec<Spanned<ScheduledChange>>,
+            /// Random faults of clocks, in rounds; each seed gives a schedule of its own
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schemars(with = "Option<Faults>")]
+            pub faults: Option<Spanned<Faults>>,
             /// How nodes move: the steps of walks, and mobility scripts
             #[serde(default, skip_serializing_if = "is_default")]
             pub mobility: Mobility,
@@ -184,6 +194,7 @@ macro_rules! define_file {
                     seed: 0,
                     topology: Topology::default(),
                     schedule: Vec::new(),
+                    faults: None,
                     mobility: Mobility::default(),
                 }
             }
@@ -205,11 +216,6 @@ macro_rules! define_file {
     };
 }
 with_clock_options!(define_file);
-
-/// Whether a value is the default, which is left out of the file.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
 
 /// A number or a text, in the schema.
 #[derive(JsonSchema)]
@@ -367,126 +373,6 @@ macro_rules! define_radio {
     };
 }
 lorentz_emulator::with_impairments!(define_radio);
-
-/// Whether a link carries frames
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum State {
-    /// The link carries frames
-    #[default]
-    Up,
-    /// The link carries no frames, and its interfaces have no carrier
-    Down,
-}
-
-/// A change of a link, of a node's position, or of clocks, at a virtual instant
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ScheduledChange {
-    /// Virtual time from the start of the network
-    pub at: Delay,
-    /// An end of the link, NODE:INTERFACE; the change is for frames that this end sends
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub link: Option<Spanned<String>>,
-    /// The node that moves
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub node: Option<Spanned<String>>,
-    /// Where the node goes: to the right, and down
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub position: Option<[f64; 2]>,
-    /// It walks there in a straight line, so many units of distance per virtual second [default: it is there at once]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub speed: Option<f64>,
-    /// The nodes whose clocks change, only in rounds: a node, a list of nodes, or all
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Names>")]
-    pub clock: Option<Spanned<Names>>,
-    /// Their clocks step so far, as -90s
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub bump: Option<Spanned<String>>,
-    /// The bump is a drift that takes so long
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub slew: Option<Spanned<String>>,
-    /// Their clocks drift so much from then on, as +100ppm
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub drift: Option<Spanned<String>>,
-    /// The drift ends after so long
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "for")]
-    #[schemars(with = "Option<String>")]
-    pub length: Option<Spanned<String>>,
-    /// Their clocks step forth and back
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strobe: Option<Strobe>,
-    /// The last second of their UTC day comes twice, or is left out
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leap_second: Option<LeapSecondWord>,
-    /// Their clocks have no error any more
-    #[serde(default, skip_serializing_if = "is_default")]
-    #[schemars(extend("default" = false))]
-    pub reset: bool,
-    /// Change both directions
-    #[serde(default, skip_serializing_if = "is_default")]
-    #[schemars(extend("default" = false))]
-    pub both: bool,
-    /// Impairments that change; the rest stays
-    #[serde(default, skip_serializing_if = "Impairments::is_empty")]
-    pub set: Impairments,
-    /// Up or down, always both directions
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<State>,
-}
-
-/// A name, or several
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Names {
-    /// One.
-    One(String),
-    /// Several.
-    Several(Vec<String>),
-}
-
-impl Names {
-    pub(crate) fn all(&self) -> &[String] {
-        match self {
-            Names::One(name) => std::slice::from_ref(name),
-            Names::Several(names) => names,
-        }
-    }
-}
-
-/// Steps of a clock forth and back
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Strobe {
-    /// How far it steps, as 200ms
-    #[schemars(with = "String")]
-    pub by: Spanned<String>,
-    /// Virtual time between two steps, as 10ms
-    #[schemars(with = "String")]
-    pub period: Spanned<String>,
-    /// Virtual time after which it is over, as 5s
-    #[serde(rename = "for")]
-    #[schemars(with = "String")]
-    pub length: Spanned<String>,
-}
-
-/// A leap second
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum LeapSecondWord {
-    /// The last second of the day comes twice
-    Insert,
-    /// The last second of the day is left out
-    Delete,
-    /// None is to come any more
-    None,
-}
 
 /// How nodes move
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]

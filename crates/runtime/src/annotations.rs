@@ -226,6 +226,7 @@ mod tests {
                 ("lorentz.frozen", "true"),
                 ("lorentz.skip-idle", "force"),
                 ("lorentz.read-cost", "10us"),
+                ("lorentz.may-set-clock", "true"),
                 ("lorentz.cpu-clocks", "real"),
                 ("lorentz.trap-tsc", "1"),
                 ("lorentz.no-rewrite", "true"),
@@ -246,6 +247,7 @@ mod tests {
             read_cost: Some(Span(10_000)),
             real_cpu_clocks: Some(true),
             real_file_times: Some(false),
+            may_set_clock: true,
             trap_tsc: true,
             no_rewrite: true,
             ..ClockOptions::default()

@@ -141,7 +141,7 @@ fn each_option_of_the_table_is_a_flag() {
 fn every_clock_option_arrives() {
     let run = run(
         "lorentz run --at @5 --offset 1 --rate 2 --tdf 4 --monotonic 3 --boottime -4 --frozen \
-         --skip-idle=force --read-cost 1us --cpu-clocks real --file-times virtual --trap-tsc \
+         --skip-idle=force --read-cost 1us --may-set-clock --cpu-clocks real --file-times virtual --trap-tsc \
          --no-rewrite --clock web true",
     );
     let expected = ClockOptions {
@@ -156,6 +156,7 @@ fn every_clock_option_arrives() {
         read_cost: Some(Span(1_000)),
         real_cpu_clocks: Some(true),
         real_file_times: Some(false),
+        may_set_clock: true,
         trap_tsc: true,
         no_rewrite: true,
         clock: Some("web".to_string()),

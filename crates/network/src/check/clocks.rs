@@ -11,8 +11,12 @@ use crate::topology::{LeapSecondWord, NodeKind, ScheduledChange, TopologyFile};
 /// Most steps that one strobe makes.
 const MAX_STROBE_STEPS: i64 = 100_000;
 
-/// Checks the changes of clocks in `file`.
+/// Checks the errors and the changes of clocks in `file`.
 pub(super) fn check(file: &TopologyFile, plan: &mut NetworkPlan) -> Result<(), PlanError> {
+    if let Some(error) = file.clock_error.as_ref().filter(|_| !file.rounds) {
+        let what = "clock-error: expected 'rounds: true', without which all nodes are on one clock";
+        return refuse(error.defined, what);
+    }
     let mut all = Vec::new();
     for change in &file.schedule {
         let (at, change) = (change.defined, &change.value);

@@ -77,6 +77,10 @@ impl EventLoop {
             let Some(ClockChangePlan { node, change, .. }) = self.clock_schedule.pop_front() else {
                 break;
             };
+            if !self.nodes.iter().any(|one| one.name == node) {
+                // It has been removed.
+                continue;
+            }
             let container = container_of(&self.plan.name, &node);
             let Some(rounds) = &mut self.rounds else { continue };
             if let Err(error) = rounds.experiment.change_error(&container, change) {

@@ -18,13 +18,14 @@ const EXTRAS: [Extra; 5] =
     [Extra::Messages, Extra::Sockets, Extra::Reads, Extra::Rewinds, Extra::Capabilities];
 
 fn policies() -> impl Iterator<Item = Policy> {
-    (0..64).map(|bits| Policy {
+    (0..128).map(|bits| Policy {
         real_cpu_clocks: bits & 1 != 0,
         real_file_times: bits & 2 != 0,
         trap_tsc: bits & 4 != 0,
         counts_tasks: bits & 8 != 0,
         orders_sends: bits & 16 != 0,
         keeps_code: bits & 32 != 0,
+        may_set_clock: bits & 64 != 0,
     })
 }
 

@@ -17,7 +17,7 @@ topology:
     - {endpoints: ['a:eth0', 'b:eth0'], rate: 10mbit, delay: 20ms}";
 
 /// Types with keys in the order of the page, and their headings. All other types are told where they are used.
-const SECTIONS: [(&str, &str); 11] = [
+const SECTIONS: [(&str, &str); 13] = [
     ("Topology", "TOPOLOGY"),
     ("Node", "NODES"),
     ("Link", "LINKS"),
@@ -27,6 +27,8 @@ const SECTIONS: [(&str, &str); 11] = [
     ("Queue", "QUEUES"),
     ("Radio", "RADIO"),
     ("ScheduledChange", "SCHEDULE"),
+    ("Strobe", "STROBES OF CLOCKS"),
+    ("Faults", "RANDOM FAULTS OF CLOCKS"),
     ("Mobility", "MOBILITY"),
     ("ScriptFile", "MOBILITY SCRIPTS"),
 ];
