@@ -30,19 +30,19 @@ seed: 7
 topology:
   nodes:
     a:
-      command: [python3, {PROGRAM}, client, 10.0.0.9, '0.004', '150']
+      command: [python3, -IS, {PROGRAM}, client, 10.0.0.9, '0.004', '150']
       sysctls: &quiet
         net.ipv6.conf.all.disable_ipv6: 1
         net.ipv4.neigh.eth0.retrans_time_ms: 3600000
-    b: {{command: [python3, {PROGRAM}, client, 10.0.0.9, '0.007', '90'], sysctls: *quiet}}
-    c: {{command: [python3, {PROGRAM}, ticker, '0.013', '45'], sysctls: *quiet}}
-    d: {{command: [python3, {PROGRAM}, spinner, '0.01', '30'], sysctls: *quiet}}
+    b: {{command: [python3, -IS, {PROGRAM}, client, 10.0.0.9, '0.007', '90'], sysctls: *quiet}}
+    c: {{command: [python3, -IS, {PROGRAM}, ticker, '0.013', '45'], sysctls: *quiet}}
+    d: {{command: [python3, -IS, {PROGRAM}, spinner, '0.01', '30'], sysctls: *quiet}}
     sh:
       command: |
         for i in 1 2 3 4 5 6 7 8; do date +%s.%N; sleep 0.05; done
-        exec python3 {PROGRAM} busy 30
+        exec python3 -IS {PROGRAM} busy 30
       sysctls: *quiet
-    server: {{command: [python3, {PROGRAM}, server], sysctls: *quiet}}
+    server: {{command: [python3, -IS, {PROGRAM}, server], sysctls: *quiet}}
     s: {{kind: switch}}
   links:
     - endpoints: ['a:eth0', 's:1']
