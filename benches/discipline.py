@@ -63,7 +63,6 @@ class Case:
     loss: str | None = None
     #: Steps of the client's clock after the start.
     step: str | None = None
-    config: str = ""
 
 
 DEFAULT = "offset=100ms,drift=+100ppm,wander=1ppb"
@@ -128,7 +127,6 @@ class Result:
     synced: int
     most: float
     rms: float
-    frequency: float
     real: float
 
 
@@ -159,7 +157,7 @@ def nodes_of(case: Case, error: str, seed: int, folder: Path) -> tuple[str, str,
         for name in names:
             address[name] = f"10.0.{row}.{len(address) + 1}"
             sources = "".join(f"server {address[one]} minpoll 6 maxpoll 6\n" for one in above)
-            serves = "local stratum 1\n" if row == 0 else case.config
+            serves = "local stratum 1\n" if row == 0 else ""
             config = folder / f"{name}.conf"
             config.write_text(
                 f"{sources}{serves}allow\ncmdport 0\nclockprecision 1e-9\n"
@@ -229,14 +227,11 @@ def measure(case: Case, error: str, seed: int) -> Result:
             run(LORENTZ, "down", "discipline")
         real = time.monotonic() - begun
     offsets = [look["offset_ns"] / 1e9 for look in seen]
-    frequencies = [look["frequency_ppm"] for look in seen]
     last = max((at for at, offset in enumerate(offsets) if abs(offset) > case.most), default=-1)
     after = offsets[last + 1 :] or [math.inf]
     root = math.sqrt(statistics.fmean(value * value for value in after))
-    rest = frequencies[last + 1 :] or [math.inf]
-    frequency = math.sqrt(statistics.fmean(value * value for value in rest))
     synced = round(truth(seen[last + 1])) if last + 1 < len(seen) else case.length
-    return Result(synced, max(map(abs, after)), root, frequency, real)
+    return Result(synced, max(map(abs, after)), root, real)
 
 
 def is_within(case: Case, result: Result) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
+import signal
 import time
 
 import pytest
@@ -180,6 +182,19 @@ def test_in_an_experiment_the_experiment_carries_it_out(root):
         told = error(inside.name)
         assert told["offset_ns"] == pytest.approx(5_000_000_000, abs=10_000_000)
         assert told["frequency_ppm"] == pytest.approx(12, abs=1e-3)
+
+
+def test_an_experiment_that_dies_leaves_nobody_in_adjtimex(root):
+    """It is stopped, and so does not answer; and then it is killed."""
+    with Experiment() as experiment:
+        inside = experiment.run(build.c("clock_errors/adjust"), stdin=True)
+        inside.line(ev="ready")
+        engine = experiment.engine
+        os.kill(engine, signal.SIGSTOP)
+        inside.process.stdin.write(b"2 0 65536 0 0 0 0 0 0 10000\n")
+        inside.process.stdin.flush()
+        os.kill(engine, signal.SIGKILL)
+        inside.line(timeout=20, ev="answer", errno=errno.EPERM)
 
 
 def test_two_containers_on_one_clock_have_no_error_of_their_own(root):

@@ -11,10 +11,7 @@ use lorentz_control::discipline::ClockErrorChange;
 use lorentz_syscalls::{Errno, Timex};
 use serde::{Deserialize, Serialize};
 
-use crate::{Connection, Container, ServiceDir, StateDir};
-
-/// The folder of the experiments, beside the containers of their user.
-const EXPERIMENTS: &str = ".experiments";
+use crate::{Connection, Container, ServiceDir};
 
 /// A request for a container's clock.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -56,22 +53,6 @@ pub enum ClockAnswer {
         /// The accepted values.
         why: String,
     },
-}
-
-impl ServiceDir {
-    /// The directory of the experiment `name`, which need not exist. `None` if that is not a valid name.
-    pub fn of_experiment(state: &StateDir, name: &str) -> Option<ServiceDir> {
-        ServiceDir::of(state, EXPERIMENTS, name)
-    }
-
-    /// Returns the names of all experiments.
-    ///
-    /// # Errors
-    ///
-    /// If the directory cannot be read.
-    pub fn all_experiments(state: &StateDir) -> io::Result<Vec<String>> {
-        ServiceDir::all(state, EXPERIMENTS)
-    }
 }
 
 impl Container {

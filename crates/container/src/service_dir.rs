@@ -11,6 +11,9 @@ use std::path::PathBuf;
 use crate::state::is_name;
 use crate::StateDir;
 
+/// The folder of the experiments, beside the containers of their user.
+const EXPERIMENTS: &str = ".experiments";
+
 /// The directory of one experiment or network.
 #[derive(Clone, Debug)]
 pub struct ServiceDir {
@@ -24,6 +27,20 @@ impl ServiceDir {
     pub fn of(state: &StateDir, folder: &str, name: &str) -> Option<ServiceDir> {
         let dir = state.path().join(folder).join(name);
         is_name(name).then(|| ServiceDir { dir, name: name.to_string() })
+    }
+
+    /// The directory of the experiment `name`, which need not exist. `None` if that is not a valid name.
+    pub fn of_experiment(state: &StateDir, name: &str) -> Option<ServiceDir> {
+        ServiceDir::of(state, EXPERIMENTS, name)
+    }
+
+    /// Returns the names of all experiments.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be read.
+    pub fn all_experiments(state: &StateDir) -> io::Result<Vec<String>> {
+        ServiceDir::all(state, EXPERIMENTS)
     }
 
     /// Returns the names of all directories in `folder`.

@@ -5,6 +5,8 @@
 //! function of virtual time alone: `T(V) = T0 + (V - V0) / ((1 + drift) * length)`. So leaps, freezes and other rates move both.
 //! CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME err together, as the kernel's do; a step moves CLOCK_REALTIME alone.
 //!
+//! An experiment moves its clocks by the truth: there nothing is published, and `held` leads from the truth to the clock's own time.
+//!
 //! The state lies in a file beside the clock's and is read and written under the clock's lock. It is stored before the change is
 //! published, with the rates that may be in force afterwards: a process that dies in between leaves a clock whose next refresh
 //! publishes what the file says.

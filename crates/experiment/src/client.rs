@@ -6,10 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::Context;
 use lorentz_clock::{Rate, RealInstant, Span, VirtualInstant};
-use lorentz_container::{
-    ClockAnswer, ClockRequest, Connection, ConnectionError, Container, StateDir,
-};
-use lorentz_control::discipline::ClockErrorChange;
+use lorentz_container::{Connection, ConnectionError, Container, StateDir};
 use lorentz_control::{ChangeCounts, ClockChange};
 
 use crate::compute::ComputeTime;
@@ -315,26 +312,6 @@ impl Experiment {
     /// Those of [`Experiment::progress`].
     pub fn reset(&mut self, timeline: u32) -> anyhow::Result<()> {
         self.ask(&ExperimentRequest::Reset { timeline }).map(drop)
-    }
-
-    /// Changes the error of a container's clock, where the clock stands.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`] if the container is not in this experiment, or the change is not possible.
-    pub fn change_error(
-        &mut self,
-        container: &str,
-        change: ClockErrorChange,
-    ) -> anyhow::Result<()> {
-        let container = container.to_string();
-        let request = ClockRequest::ChangeError { container, change };
-        match self.ask(&ExperimentRequest::Clock(request))? {
-            ExperimentAnswer::Clock(ClockAnswer::NotChanged { why }) => {
-                Err(Refused { why, wrong_input: true }.into())
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Returns the state of the experiment and of its containers.

@@ -1,8 +1,9 @@
 //! A container in an experiment: its clock, which the experiment holds locked, its tasks, and its statistics.
 
+use std::io;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{anyhow, Context};
 use lorentz_clock::{failpoint, saturate, Failpoint, Rate, Span, VirtualInstant};
 use lorentz_container::Container;
 use lorentz_control::{Cgroup, HeldClock};
@@ -100,7 +101,10 @@ impl ExperimentContainer {
     ) -> anyhow::Result<ExperimentContainer> {
         let clock = handle.clock_to_hold()?;
         let cgroup = handle.cgroup().context("it has no control group to stop its tasks by")?;
-        let clock = clock.hold().context("its clock is being changed by somebody else")?;
+        let clock = clock.hold().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => anyhow!("its clock is being changed by somebody else"),
+            _ => anyhow::Error::new(error).context("reading its clock"),
+        })?;
         let name = handle.name().to_string();
         let statistics = ContainerStatistics::default();
         let tasks = ContainerTasks::default();

@@ -5,6 +5,7 @@
 //! slice its worker owns the container. So the timelines of a simulator do not wait for each other.
 
 mod clocks;
+mod members;
 mod moves;
 mod rounds;
 mod shared;
@@ -16,11 +17,9 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use lorentz_clock::{Rate, Span, VirtualInstant};
 use lorentz_container::StateDir;
 
-use crate::compute::ComputeTime;
 use crate::container::ExperimentContainer;
 use crate::cpus::Cpus;
 use crate::error::ExperimentRefusal;
@@ -283,84 +282,6 @@ impl Scheduler {
         mode
     }
 
-    fn add(
-        &mut self,
-        name: &str,
-        tdf: (u64, u64),
-        timeline: Option<u32>,
-        parallel: u32,
-        compute: Option<ComputeTime>,
-    ) -> anyhow::Result<()> {
-        let rate = rate_of(tdf)?;
-        self.settings.cpus.check_parallel(parallel)?;
-        let cpus = self.settings.cpus.from_nth(self.processors_given, parallel as usize);
-        let found = self.state.container(name)?;
-        if let Ok(container) = self.container(name) {
-            if container.handle().is_same(&found) {
-                return Err(ExperimentRefusal::AlreadyIn(name.to_string()).into());
-            }
-            // The container known by this name has ended, and a new one has the name.
-            let slot = container.group as usize;
-            self.forget(slot);
-        }
-        self.phase.check_joining(timeline.is_some(), self.mode())?;
-        let group = self.free.last().copied().unwrap_or(self.slots.len());
-        if group >= self.settings.most as usize {
-            return Err(ExperimentRefusal::Full(self.settings.most).into());
-        }
-        let found_frozen = found.clock()?.is_frozen();
-        let added_before = self.added;
-        let mut container =
-            ExperimentContainer::new(found, group as u32, added_before, rate, timeline, cpus)
-                .with_context(|| name.to_string())?;
-        container.compute = compute.unwrap_or(self.settings.compute);
-        container.handle().clone().set_experiment(Some(&self.name))?;
-        container.observe_new_processes(&self.watch);
-        container.reset_statistics();
-        match self.phase {
-            Phase::SettingUp if !found_frozen => container.let_go(),
-            // The user froze it before; it begins with the others.
-            Phase::SettingUp => {
-                container.has_not_begun = true;
-                container.stop_tasks()?;
-            }
-            _ => {
-                let at = self.joining_time(timeline);
-                container.stop_at(at)?;
-                container.clock.allow_sends_until(if timeline.is_some() {
-                    VirtualInstant::NEVER
-                } else {
-                    at
-                });
-            }
-        }
-        self.added += 1;
-        self.processors_given += parallel as usize;
-        if self.free.pop().is_none() {
-            self.slots.push(ContainerSlot::Free);
-        }
-        self.index.insert(name.to_string(), group);
-        self.slots[group] = ContainerSlot::Present(Box::new(container));
-        Ok(())
-    }
-
-    /// The virtual time at which a container begins that joins now: that of the container furthest behind on its timeline, or of
-    /// the experiment.
-    fn joining_time(&self, timeline: Option<u32>) -> VirtualInstant {
-        let same = self
-            .containers()
-            .filter(|container| timeline.is_some() && container.timeline == timeline);
-        same.map(|container| container.clock.now()).min().unwrap_or(self.now)
-    }
-
-    fn remove(&mut self, name: &str) -> anyhow::Result<()> {
-        release(self.container(name)?);
-        if let Some(slot) = self.index.get(name).copied() {
-            self.forget(slot);
-        }
-        Ok(())
-    }
-
     /// Sets all clocks to `at`, or to the latest of their virtual times if that is later. There they stand. All wall clocks show the same date, except those
     /// that keep their own.
     fn synchronize(&mut self, at: Option<VirtualInstant>) -> anyhow::Result<()> {
@@ -405,7 +326,7 @@ impl Scheduler {
         self.change_phase(Transition::Stop)?;
         self.give_up_interrupted();
         self.watch.set_switch_events(false);
-        self.containers_mut().for_each(release);
+        self.containers_mut().for_each(members::release);
         self.slots.clear();
         self.index.clear();
         self.free.clear();
@@ -579,13 +500,6 @@ fn take_out(slot: &mut ContainerSlot) -> Option<Box<ExperimentContainer>> {
             None
         }
     }
-}
-
-/// Releases a container: it goes on by itself.
-fn release(container: &mut ExperimentContainer) {
-    container.let_go();
-    // A container that has ended has no record any more.
-    let _ = container.handle().clone().set_experiment(None);
 }
 
 fn rate_of((num, den): (u64, u64)) -> anyhow::Result<Rate> {

@@ -63,13 +63,16 @@ pub fn up(
     progress: &dyn Fn(Step),
 ) -> anyhow::Result<Vec<FailedLine>> {
     check(state, plan)?;
+    // 'inspect --yaml' prints the file, with the faults as a schedule that replays.
+    let mut topology = topology.clone();
+    topology.write_out_faults().map_err(|(_, what)| NetworkRefusal::Setting(what))?;
     let directory = NetworkDir::of(state, &plan.name)?;
     directory.make().with_context(|| format!("making the network {}", plan.name))?;
     if plan.rounds {
         experiment::create(state, &plan.name, &experiment::ExperimentOptions::default())
             .inspect_err(|_| directory.remove())?;
     }
-    let made = directory.store_topology(topology).and_then(|()| {
+    let made = directory.store_topology(&topology).and_then(|()| {
         let plan = image::mount_all(&directory, plan)?;
         plan.nodes.iter().try_for_each(check_command)?;
         start_emulator(state, &plan, &directory, progress)?;

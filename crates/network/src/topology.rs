@@ -15,7 +15,7 @@ use lorentz_emulator::impair::{Impairments, JitterOption, LossOption, Queue};
 use lorentz_emulator::units::{BitRate, Delay, Probability};
 use schedule::is_default;
 pub use schedule::{
-    ChosenClocks, FaultModel, Faults, LeapSecondWord, Names, ScheduledChange, State, Strobe,
+    ChosenClocks, FaultModel, Faults, LeapSecondFault, Names, ScheduledChange, State, Strobe,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;

@@ -28,8 +28,6 @@ pub fn up(args: &Up) -> anyhow::Result<i32> {
     let mut imported = read(&args.source)?;
     let time_note = change_topology(args, &mut imported.topology)?;
     let mut plan = network::check::plan_from(&imported.name, &imported.topology)?;
-    // The network's file has them as its schedule: 'inspect --yaml' prints one that replays.
-    imported.topology.write_out_faults().map_err(|(_, what)| WrongInput(what))?;
     plan.layer_size = args.layer_size.unwrap_or(plan.layer_size);
     let advice: Vec<String> =
         network::neighbours::advice(&plan).into_iter().chain(time_note).collect();

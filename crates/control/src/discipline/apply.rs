@@ -135,7 +135,7 @@ impl Clock {
     /// The kernel's refusals; ENOSYS if the clock has several containers or is gone, ETIMEDOUT if another process keeps its lock.
     pub fn adjust(&self, timex: &mut Timex, may_set: bool) -> Result<i64, Errno> {
         timex.check(may_set)?;
-        if step_of(timex).is_some_and(|by| !self.may_step(by)) {
+        if kernel::step_of(timex).is_some_and(|by| !self.may_step(by)) {
             return Err(Errno::EINVAL);
         }
         self.adjust_checked(timex).map_err(|error| match error.kind() {
@@ -151,12 +151,8 @@ impl Clock {
         let _lock = ClockLock::take(self.path())?;
         let mut carry_out = |state: &mut ErrorState| {
             state.kernel = host.unwrap_or(state.kernel);
-            if let Some(by) = step_of(&asked) {
-                state.step(by);
-            }
             *timex = asked;
-            let wall = state.wall_clock();
-            state.kernel.adjust(timex, wall)
+            state.adjust(timex)
         };
         let mut before = self.error_now()?;
         before.kernel = host.unwrap_or(before.kernel);
@@ -393,12 +389,6 @@ impl Clock {
         };
         self.publish_error(begin).map(drop)
     }
-}
-
-/// The step that ADJ_SETOFFSET asks for, ns.
-pub(super) fn step_of(timex: &Timex) -> Option<i128> {
-    let (secs, nanos) = timex.step()?;
-    Some(i128::from(secs) * i128::from(NANOS_PER_SEC) + i128::from(nanos))
 }
 
 /// The drift that takes a clock so far in so much of its time.

@@ -9,7 +9,8 @@ use std::io;
 use lorentz_clock::{Rate, VirtualInstant, WallTime};
 use lorentz_syscalls::{Errno, Timex};
 
-use super::apply::{step_of, ClockErrorChange};
+use super::apply::ClockErrorChange;
+use super::kernel::step_of;
 use super::line::ErrorLine;
 use super::state::ErrorState;
 use crate::change_pipe;
@@ -108,20 +109,10 @@ impl HeldClock {
     /// The kernel's refusals.
     pub fn adjust(&self, timex: &mut Timex, may_set: bool) -> Result<i64, Errno> {
         timex.check(may_set)?;
-        let step = step_of(timex);
-        if step.is_some_and(|by| !self.clock.may_step(by)) {
+        if step_of(timex).is_some_and(|by| !self.clock.may_step(by)) {
             return Err(Errno::EINVAL);
         }
-        let asked = *timex;
-        let result = self.change(|state| {
-            *timex = asked;
-            if let Some(by) = step {
-                state.step(by);
-            }
-            let wall = state.wall_clock();
-            state.kernel.adjust(timex, wall)
-        });
-        result.map_err(|_| Errno::ENOSYS)
+        self.change(|state| state.adjust(timex)).map_err(|_| Errno::ENOSYS)
     }
 
     /// Changes the clock's error where it stands.

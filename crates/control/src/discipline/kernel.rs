@@ -114,6 +114,12 @@ impl Default for Discipline {
     }
 }
 
+/// Returns the step that ADJ_SETOFFSET asks for, ns.
+pub fn step_of(timex: &Timex) -> Option<i128> {
+    let (secs, nanos) = timex.step()?;
+    Some(i128::from(secs) * i128::from(SECOND) + i128::from(nanos))
+}
+
 /// Rounds towards zero, as the kernel does.
 fn shift_right(value: i64, by: u32) -> i64 {
     if value < 0 {
@@ -163,17 +169,27 @@ impl Discipline {
 
     /// Second `secs` of the wall clock begins. Returns how the wall clock steps there, s: a leap second.
     pub fn begin_second(&mut self, secs: i64) -> i64 {
+        let in_force = *self;
+        self.begin_second_slewed_by(&in_force, secs)
+    }
+
+    /// The same, while the clock still goes on by `in_force`: a slew that has been asked for since begins with a later second, whole.
+    pub fn begin_second_slewed_by(&mut self, in_force: &Discipline, secs: i64) -> i64 {
         let step = self.leap_at_second(secs);
         self.max_error += MAX_FREQUENCY / 1000;
         if self.max_error > MAX_ERROR {
             self.max_error = MAX_ERROR;
             self.status |= status::UNSYNC;
         }
-        self.slew = self.chunk();
-        self.offset -= self.slew;
-        let now = self.adjust.clamp(-MAX_ADJUST, MAX_ADJUST);
-        self.adjust -= now;
-        self.slew += (now * 1000 / TICKS_PER_SEC) << SCALE_SHIFT;
+        let chunk = in_force.chunk();
+        let now = in_force.adjust.clamp(-MAX_ADJUST, MAX_ADJUST);
+        if self.offset == in_force.offset {
+            self.offset -= chunk;
+        }
+        if self.adjust == in_force.adjust {
+            self.adjust -= now;
+        }
+        self.slew = chunk + ((now * 1000 / TICKS_PER_SEC) << SCALE_SHIFT);
         step
     }
 

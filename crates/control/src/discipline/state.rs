@@ -1,11 +1,12 @@
 //! The state of a clock that errs, and how it goes on by itself: pure arithmetic over virtual time.
 
 use lorentz_clock::{Rate, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
+use lorentz_syscalls::Timex;
 use rand_pcg::rand_core::RngCore;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::kernel::{Discipline, LeapSecond};
+use super::kernel::{step_of, Discipline, LeapSecond};
 use super::part::{Part, WHOLE};
 
 /// Parts of a drift: 10^12 in one.
@@ -242,6 +243,15 @@ impl ErrorState {
         self.kernel.clear();
     }
 
+    /// Carries adjtimex(2) out: `timex` becomes the answer. Returns the state of the clock.
+    pub fn adjust(&mut self, timex: &mut Timex) -> i64 {
+        if let Some(by) = step_of(timex) {
+            self.step(by);
+        }
+        let wall = self.wall_clock();
+        self.kernel.adjust(timex, wall)
+    }
+
     /// Moves the wall clock, without a word to the programs: their clock errs from the start.
     pub fn err_by(&mut self, by: i128) {
         self.wall += by;
@@ -284,6 +294,7 @@ impl ErrorState {
         let kernel = &self.kernel;
         let asked = kernel.asks_leap_second();
         kernel.is_slewing()
+            || self.in_force.is_some_and(|in_force| in_force.is_slewing())
             || match kernel.leap {
                 LeapSecond::No => asked,
                 LeapSecond::Over => !asked,
@@ -319,10 +330,14 @@ impl ErrorState {
     }
 
     fn begin_second(&mut self, secs: i64) {
-        let step = self.kernel.begin_second(secs);
-        if let Some(in_force) = &mut self.in_force {
-            in_force.begin_second(secs);
-        }
+        let step = match &mut self.in_force {
+            Some(in_force) => {
+                let step = self.kernel.begin_second_slewed_by(in_force, secs);
+                in_force.begin_second(secs);
+                step
+            }
+            None => self.kernel.begin_second(secs),
+        };
         self.wall += i128::from(step) * i128::from(NANOS_PER_SEC);
     }
 
@@ -337,12 +352,13 @@ impl ErrorState {
         self.at = self.at.max(to);
     }
 
-    /// Returns the course from now on: what holds now, then the changes that are known, at most `count`. A slew that goes on beyond
-    /// the last one ends there.
+    /// Returns the course if all is published now: what holds now, then the changes that are known, at most `count`. A slew that goes on
+    /// beyond the last one ends there.
     pub fn course(&self, count: usize) -> Vec<Course> {
         /// Seconds that are alike are looked through so far.
         const MAX_LOOKS: u32 = 1000;
         let mut then = self.clone();
+        then.is_published();
         let mut course = vec![then.course_now()];
         for _ in 0..MAX_LOOKS {
             let next = then.next_event();

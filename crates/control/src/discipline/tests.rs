@@ -246,3 +246,21 @@ fn a_clock_of_the_host_tells_the_hosts_bound() {
     assert_eq!((host.status, host.max_error, host.tai), (status::NANO, 1_000, 37));
     assert_eq!(host.second_length(), SECOND << 32);
 }
+
+#[test]
+fn a_slew_that_is_published_late_is_whole() {
+    let wall = WallTime { secs: 1_000_000_000, nanos: 900_000_000 };
+    let mut state = ErrorState::new(VirtualInstant(0), wall, Rate::ONE, wall);
+    let before = state.kernel;
+    let adjtime = AdjModes::ADJ_ADJTIME.with(AdjModes::ADJ_SINGLESHOT);
+    let mut timex = Timex { offset: 2_500, ..Timex::default() }.with_modes(adjtime);
+    state.adjust(&mut timex);
+    state.go_on_by(before);
+    // A second has begun when the change comes into force.
+    state.advance(VirtualInstant(NANOS_PER_SEC / 5));
+    assert_eq!(state.course(8).len(), 3, "now, from the next second on, and its end");
+    state.is_published();
+    state.advance(VirtualInstant(10 * NANOS_PER_SEC));
+    // Five seconds of the clock, each 500 us longer than one of its oscillator.
+    assert_eq!(state.offset(), 2_498_751);
+}

@@ -6,7 +6,7 @@ use serde_saphyr::{Location, Spanned};
 
 use super::error::{refuse, shown, PlanError};
 use crate::plan::{ClockChangePlan, NetworkPlan};
-use crate::topology::{LeapSecondWord, NodeKind, ScheduledChange, TopologyFile};
+use crate::topology::{LeapSecondFault, NodeKind, ScheduledChange, TopologyFile};
 
 /// Most steps that one strobe makes.
 const MAX_STROBE_STEPS: i64 = 100_000;
@@ -112,9 +112,9 @@ fn changes(
         ClockErrorChange::Drift(parts, length)
     } else if let Some(leap_second) = leap_second {
         ClockErrorChange::LeapSecond(match leap_second {
-            LeapSecondWord::Insert => Some(true),
-            LeapSecondWord::Delete => Some(false),
-            LeapSecondWord::None => None,
+            LeapSecondFault::Insert => Some(true),
+            LeapSecondFault::Delete => Some(false),
+            LeapSecondFault::None => None,
         })
     } else if let Some(strobe) = strobe {
         let by = required("strobe: by", &strobe.by)?;

@@ -16,14 +16,17 @@ impl EventLoop {
         if !self.rounds.as_ref().is_some_and(|rounds| rounds.are_due(&look)) {
             return Ok(());
         }
-        // The kernel of a node answers a frame at once, as an echo request.
-        for station in std::mem::take(&mut self.delivered_to) {
-            while self.read_frames(station)? {}
+        let least_delay = self.emulator.least_delay();
+        let delivered_to = std::mem::take(&mut self.delivered_to);
+        if self.rounds.as_ref().is_some_and(|rounds| look.now() > rounds.now.plus(least_delay)) {
+            // The round may be a longer one. The kernel of a node answers a frame at once, as an echo request.
+            for station in delivered_to {
+                while self.read_frames(station)? {}
+            }
         }
         let change = self.next_change();
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
         let event = [self.emulator.next_delivery(), change].into_iter().flatten().min();
-        let least_delay = self.emulator.least_delay();
         // A frame on its way to a switch has another link before it.
         let under_way = self.emulator.next_due().map(|due| due.plus(least_delay));
         let may_go = under_way.map_or(look.now(), |due| due.min(look.now()));
@@ -82,8 +85,8 @@ impl EventLoop {
                 continue;
             }
             let container = container_of(&self.plan.name, &node);
-            let Some(rounds) = &mut self.rounds else { continue };
-            if let Err(error) = rounds.experiment.change_error(&container, change) {
+            let found = self.state.container(&container).map_err(anyhow::Error::from);
+            if let Err(error) = found.and_then(|found| found.change_clock_error(change)) {
                 self.changes_refused.push(format!("at {at}: clock of {node}: {error:#}"));
             }
         }

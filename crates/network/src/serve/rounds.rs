@@ -95,7 +95,7 @@ pub(super) enum RoundProgress {
 
 /// State of the rounds.
 pub(super) struct Rounds {
-    pub experiment: Experiment,
+    experiment: Experiment,
     send_times: Vec<SendTimes>,
     /// The instant at which all nodes stand, or from which they have gone on in the round under way.
     pub now: VirtualInstant,

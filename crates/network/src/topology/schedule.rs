@@ -67,7 +67,7 @@ pub struct ScheduledChange {
     pub strobe: Option<Strobe>,
     /// The last second of their UTC day comes twice, or is left out
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leap_second: Option<LeapSecondWord>,
+    pub leap_second: Option<LeapSecondFault>,
     /// Their clocks have no error any more
     #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = false))]
@@ -201,7 +201,7 @@ pub struct Strobe {
 /// A leap second
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum LeapSecondWord {
+pub enum LeapSecondFault {
     /// The last second of the day comes twice
     Insert,
     /// The last second of the day is left out
