@@ -67,6 +67,15 @@ def wall(inside: Inside) -> int:
     return int(begun.timestamp()) * SECOND + int(fraction.ljust(9, "0") or 0)
 
 
+def test_a_rate_with_an_error_is_rounded_for_people_only():
+    options = ("--clock-error", "drift=+33.35ppm,wander=1ppb,seed=7")
+    with Inside("sleep", "100000", options=options) as errs:
+        errs.wait_until_shown()
+        for words in (("ps",), ("time", errs.name)):
+            assert " ~1.0000333" in lorentz.ok(*words)
+        assert abs(Fraction(errs.time()["rate"]) - Fraction("1.00003335")) < Fraction(1, 10**7)
+
+
 @pytest.mark.parametrize("rate", ["1", "100", "1/3"])
 def test_the_told_offset_is_that_to_a_perfect_clock(rate):
     errors = ("--clock-error", "offset=100ms,drift=-250ppm")

@@ -170,8 +170,8 @@ fn to_come_in_words(change: &ToCome, before: Option<Rate>) -> String {
     let mut does = Vec::new();
     match (before, change.frozen) {
         (Some(_), true) => does.push("freeze".to_string()),
-        (None, false) => does.push(format!("unfreeze, at rate {}", change.rate)),
-        (Some(rate), false) if rate != change.rate => does.push(format!("rate {}", change.rate)),
+        (None, false) => does.push(format!("unfreeze, at rate {}", rate(change.rate))),
+        (Some(old), false) if old != change.rate => does.push(format!("rate {}", rate(change.rate))),
         _ => (),
     }
     if change.leap != Span::ZERO {
@@ -207,14 +207,14 @@ pub fn clocks(view: &View) -> String {
             return table(&rows);
         }
     };
-    let tdf = reading.rate.inverse();
+    let tdf = rate(reading.rate.inverse());
     if let Some(experiment) = &view.record.experiment {
         rows.push(row(["experiment", experiment]));
     }
     if let Some(skip) = &view.skip {
         rows.push(row(["idle time", &skip_in_words(skip)]));
     }
-    rows.push(row(["rate", &format!("{} (TDF {tdf})", reading.rate)]));
+    rows.push(row(["rate", &format!("{} (TDF {tdf})", rate(reading.rate))]));
     rows.push(row(["waiting", &format!("{} waits, {} timers", reading.waits, reading.timers)]));
     for (pid, sites) in &view.rewritten {
         let sites = sites.map_or("cannot be read".into(), |sites| format!("{sites} rewritten"));
@@ -241,6 +241,16 @@ pub fn clocks(view: &View) -> String {
     format!("{}\n{}", table(&rows), table(&clocks))
 }
 
+/// A rate for people. A clock that errs has one of two long numbers, which is rounded to a billionth.
+pub fn rate(rate: Rate) -> String {
+    const MAX_SHOWN: usize = 12;
+    let exact = rate.to_string();
+    match exact.len() {
+        0..=MAX_SHOWN => exact,
+        _ => format!("~{:.9}", rate.as_f64()),
+    }
+}
+
 fn state_in_words(view: &View) -> String {
     let name = &view.record.name;
     match view.life {
@@ -262,13 +272,13 @@ fn state_in_words(view: &View) -> String {
 pub fn containers(views: &[View]) -> String {
     let head = row(["NAME", "STATE", "RATE", "TIME INSIDE", "UPTIME", "PIDS", "COMMAND"]);
     let rows = views.iter().map(|view| {
-        let (rate, inside) = match &view.reading {
-            Ok(reading) => (reading.rate.to_string(), wall(whole_seconds(reading.wall))),
+        let (speed, inside) = match &view.reading {
+            Ok(reading) => (rate(reading.rate), wall(whole_seconds(reading.wall))),
             Err(_) => ("-".to_string(), "-".to_string()),
         };
         let uptime = Span::from_secs(view.uptime.0 / lorentz_clock::NANOS_PER_SEC).to_string();
         let command = cut(&view.record.command.join(" "), COMMAND_SHOWN);
-        row([&view.record.name, view.state(), &rate, &inside, &uptime, &pids(view), &command])
+        row([&view.record.name, view.state(), &speed, &inside, &uptime, &pids(view), &command])
     });
     let mut text = table(&std::iter::once(head).chain(rows).collect::<Vec<_>>());
     let skips = views.iter().filter_map(|view| Some((view, view.skip.as_ref()?)));

@@ -71,7 +71,7 @@ fn cells(view: &View, top: &Board) -> [String; 9] {
     let command = print::printable(&view.record.command.join(" "));
     let (rate, inside, waits, timers, skipped) = match &view.reading {
         Ok(reading) => (
-            reading.rate.to_string(),
+            print::rate(reading.rate),
             print::wall(print::whole_seconds(reading.wall)),
             reading.waits.to_string(),
             reading.timers.to_string(),
