@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from framework import build, lorentz, needs
 from framework.clock_errors import daemons, error
 from framework.networks import Lab
+from framework.running import Running
 
 MILLI = 1_000_000
 SECOND = 1_000 * MILLI
@@ -44,6 +48,17 @@ s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.bind(("",7000))
 for _ in range(50):
     print(s.recv(100).decode(), time.time_ns(), flush=True)
 print("ends", flush=True)
+"""
+
+
+#: Slews its clock by 700 us, each 1.3 s of it.
+SLEW = """
+import ctypes,time
+class Timeval(ctypes.Structure): _fields_=[("secs",ctypes.c_long),("micros",ctypes.c_long)]
+libc=ctypes.CDLL(None)
+while True:
+    time.sleep(1.3)
+    assert libc.adjtime(ctypes.byref(Timeval(0,700)),None)==0
 """
 
 
@@ -119,6 +134,74 @@ schedule:
     assert [wall for wall, _ in a if wall < START] == []
     # The drift of both is the same.
     assert [mono for _, mono in a] == [mono for _, mono in b]
+
+
+def offsets(lab: Lab, node: str) -> dict[int, dict]:
+    """The looks of `clock log` each 100 ms, for 30 s: by the truth, ns from the start."""
+    words = ("--every", "100ms", "--for", "30s", "--json")
+    looks = {}
+    for look in map(
+        json.loads, lorentz.ok("clock", "log", lab.container(node), *words).splitlines()
+    ):
+        whole, _, fraction = look["wall"].rstrip("Z").partition(".")
+        secs = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
+        wall = secs * SECOND + int(fraction.ljust(9, "0"))
+        truth = wall - look["offset_ns"] - START
+        at = round(truth, -8)
+        # Both clocks are told in whole nanoseconds.
+        assert abs(truth - at) <= 1
+        looks[at] = {**look, "name": node}
+    return looks
+
+
+def test_a_log_of_offsets_repeats(tmp_path):
+    """Looks lie at whole tenths of the truth, whenever the command is started, and tell the same in
+    each run: faults, a wander, and what a program slews. A fault at a look's instant is in it."""
+    schedule = """\
+schedule:
+  - {at: 12s, clock: a, bump: +90s}
+  - {at: 13750ms, clock: a, drift: +1000ppm, for: 5s}
+  - {at: 20s, clock: a, strobe: {by: 200ms, period: 30ms, for: 1s}}
+"""
+    errors = ("offset=250ms,drift=+100ppm,wander=10ppm,seed=7", "")
+    runs = []
+    for delay in (0, 0.3):
+        with Lab(lab_text(tmp_path, SLEW, CLOCKS, errors, schedule)) as lab:
+            time.sleep(delay)
+            runs.append(offsets(lab, "a"))
+    common = sorted(set(runs[0]) & set(runs[1]))
+    assert common[0] < 12 * SECOND and len(common) > 100
+    for at in common:
+        assert runs[0][at] == runs[1][at], at
+    before, after = (runs[0][at]["offset_ns"] for at in (11_900 * MILLI, 12 * SECOND))
+    assert 90 * SECOND <= after - before < 90 * SECOND + MILLI
+
+
+def test_a_log_that_is_killed_leaves_nothing_behind(tmp_path):
+    """The next change of the clock removes its file, unless another log goes on."""
+    folder = lorentz.session.state_dir()
+
+    def files() -> int:
+        return len(list(folder.rglob("discipline.history")))
+
+    text = lab_text(tmp_path, CLOCKS, CLOCKS, ("drift=+100ppm", ""))
+    with Lab(text) as lab, contextlib.ExitStack() as stack:
+        words = ("clock", "log", lab.container("a"), "--every", "100ms", "--json")
+        command = [*lorentz.session.command(), *words]
+        environment = lorentz.session.environment()
+        logs = [stack.enter_context(Running(command, env=environment)) for _ in range(2)]
+        for log in logs:
+            log.line(drift_ppm=100)
+        assert files() == 1
+        for left, log in ((1, logs[0]), (0, logs[1])):
+            log.process.kill()
+            log.process.wait()
+            lorentz.ok("clock", "bump", lab.container("a"), "+1s")
+            assert files() == left
+            if left:
+                lab.wait_until(lambda: logs[1].lines()[-1]["offset_ns"] > SECOND, "the other log")
+        lorentz.ok(*words, "--for", "200ms")
+        assert files() == 0
 
 
 def test_a_program_sets_its_clock_at_its_own_instant(tmp_path):

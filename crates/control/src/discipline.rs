@@ -13,9 +13,11 @@
 
 mod apply;
 mod held;
+mod history;
 pub mod kernel;
 mod line;
 mod part;
+mod reading;
 mod start_error;
 mod state;
 #[cfg(test)]
@@ -23,7 +25,9 @@ mod tests;
 
 pub(crate) use line::ErrorLine;
 
-pub use apply::{ClockErrorChange, ErrorReading};
+pub use apply::ClockErrorChange;
+pub use history::ErrorHistory;
 pub use kernel::{Discipline, LeapSecond};
+pub use reading::ErrorReading;
 pub use start_error::{parse_frequency, StartError};
 pub use state::MAX_DRIFT;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use lorentz_clock::{Span, VirtualInstant};
 use lorentz_container::{Container, StateDir};
-use lorentz_control::discipline::{ClockErrorChange, ErrorReading};
+use lorentz_control::discipline::{ClockErrorChange, ErrorHistory, ErrorReading};
 use lorentz_control::{host_time, Clock};
 
 use crate::clock_error_args::{
@@ -114,23 +114,53 @@ fn log(args: &LogArgs) -> anyhow::Result<i32> {
     let every = positive("--every", args.every)?;
     let length = args.length.map(|length| positive("--for", length)).transpose()?;
     let (container, clock) = open(&args.at)?;
-    let mut due = clock.look().now();
-    let end = length.map_or(VirtualInstant::NEVER, |length| due.plus(length));
     if !args.at.json {
         print::out(&shown::log_head())?;
     }
-    while due <= end {
-        if !wait_until(&container, &clock, due) {
+    let print = |error: &ErrorReading| match args.at.json {
+        true => print::out_json_line(&shown::json(container.name(), error)),
+        false => print::out(&shown::log_line(error)),
+    };
+    // The states of another user's clock are not to be had: then a look tells what is when it is made, as without an experiment.
+    if container.experiment()?.is_some() {
+        if let Ok(history) = clock.error_history() {
+            log_exactly(&container, history, every, length, print)?;
             return Ok(0);
         }
-        let error = read(&container, &clock)?;
-        match args.at.json {
-            true => print::out_json_line(&shown::json(container.name(), &error))?,
-            false => print::out(&shown::log_line(&error))?,
-        }
+    }
+    let mut due = clock.look().now();
+    let end = length.map_or(VirtualInstant::NEVER, |length| due.plus(length));
+    while due <= end && wait_until(&container, &clock, due) {
+        print(&read(&container, &clock)?)?;
         due = due.plus(every);
     }
     Ok(0)
+}
+
+/// Looks at whole multiples of `every` of the truth, until the container ends or `length` is over.
+fn log_exactly(
+    container: &Container,
+    mut history: ErrorHistory,
+    every: Span,
+    length: Option<Span>,
+    print: impl Fn(&ErrorReading) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    /// However late a look is made, it tells what was at its instant.
+    const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+    let begun = history.truth()?;
+    let mut due = VirtualInstant(begun.0 - begun.0 % every.0).plus(every);
+    let end = length.map_or(VirtualInstant::NEVER, |length| due.plus(length));
+    while due <= end {
+        match history.at(due)? {
+            Some(error) => {
+                print(&error)?;
+                due = due.plus(every);
+            }
+            None if container.dir().exists() => host_time::sleep(BETWEEN_LOOKS),
+            None => break,
+        }
+    }
+    Ok(())
 }
 
 fn strobe(args: &StrobeArgs) -> anyhow::Result<i32> {

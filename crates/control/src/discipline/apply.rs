@@ -7,12 +7,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lorentz_clock::{
-    Pace, Rate, RealInstant, Snapshot, Span, WallTime, MAX_SETTABLE_SECS, NANOS_PER_SEC,
+    Pace, Rate, RealInstant, Snapshot, Span, MAX_SETTABLE_SECS, NANOS_PER_SEC,
 };
 use lorentz_syscalls::{Errno, Timex};
 use serde::{Deserialize, Serialize};
 
+use super::history;
 use super::kernel::{self, Discipline};
+use super::reading::ErrorReading;
 use super::start_error::StartError;
 use super::state::{Course, ErrorState, MAX_DRIFT, PARTS};
 use crate::host_time;
@@ -100,31 +102,6 @@ impl ClockErrorChange {
     }
 }
 
-/// A clock's error at one instant.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ErrorReading {
-    /// By how much the wall clock is ahead of true time, ns.
-    pub offset_ns: i128,
-    /// By how much the clock is too fast, as a ratio: drift and discipline.
-    pub frequency_error: f64,
-    /// By how much the oscillator is too fast, parts in 10^12. Drifts that end are not in it.
-    pub drift: i64,
-    /// The state that adjtimex(2) shows.
-    pub discipline: Discipline,
-    /// The wall clock.
-    pub wall: WallTime,
-}
-
-impl ErrorReading {
-    /// Whether the clock's error is within the bound that its daemon has told the kernel (`maxerror`); `None` if no daemon has told
-    /// one since the last step.
-    pub fn is_within_bound(&self) -> Option<bool> {
-        let bound = i128::from(self.discipline.max_error) * 1000;
-        let is_told = self.discipline.max_error < kernel::MAX_ERROR;
-        is_told.then_some(self.offset_ns.abs() <= bound)
-    }
-}
-
 impl Clock {
     /// Carries adjtimex(2) out for a program of the container: `timex` becomes the answer. Returns the state of the clock. A step has
     /// been made by then; another frequency follows as soon as the clock's monitor refreshes the error, which the end of the lock has it
@@ -195,16 +172,7 @@ impl Clock {
     ///
     /// If the file is damaged.
     pub fn error(&self) -> io::Result<ErrorReading> {
-        let mut state = self.error_now()?;
-        state.kernel = self.hosts_discipline().unwrap_or(state.kernel);
-        let (secs, nanos) = state.wall_clock();
-        Ok(ErrorReading {
-            offset_ns: state.offset(),
-            frequency_error: state.frequency_error(),
-            drift: state.drift,
-            discipline: state.kernel,
-            wall: WallTime { secs, nanos: nanos as u32 },
-        })
+        Ok(ErrorReading::of(&self.state_of_error()?))
     }
 
     /// Publishes what is to come of a slew, and what a dead process has left out. A monitor calls it when the clock has changed, and
@@ -341,8 +309,7 @@ impl Clock {
 
     /// The clock's error now, or one to begin with, for a process that holds the clock.
     pub(super) fn erring_state(&self) -> io::Result<ErrorState> {
-        let mut state = self.error_now()?;
-        state.kernel = self.hosts_discipline().unwrap_or(state.kernel);
+        let mut state = self.state_of_error()?;
         state.is_published();
         Ok(state)
     }
@@ -351,7 +318,15 @@ impl Clock {
         let path = self.error_path();
         let new = path.with_extension("json.new");
         fs::write(&new, serde_json::to_vec(state)?)?;
-        fs::rename(new, path)
+        fs::rename(new, path)?;
+        history::append(self.path(), state)
+    }
+
+    /// The clock's error now, for a process that only looks.
+    pub(super) fn state_of_error(&self) -> io::Result<ErrorState> {
+        let mut state = self.error_now()?;
+        state.kernel = self.hosts_discipline().unwrap_or(state.kernel);
+        Ok(state)
     }
 
     /// As [`crate::ClockChange::Dilate`], of a clock with an error.

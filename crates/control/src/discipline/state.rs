@@ -192,6 +192,11 @@ impl ErrorState {
         self.known.drain(..surplus);
     }
 
+    /// The clock's own time up to which all is accounted for.
+    pub fn own(&self) -> VirtualInstant {
+        VirtualInstant(self.at)
+    }
+
     /// The offset of the wall clock to the virtual clock.
     pub fn wall(&self) -> WallTime {
         WallTime::from_nanos(self.wall)
