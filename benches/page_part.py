@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
-
-def write(page: Path, lines: list[str]) -> None:
-    """Replaces what stands between the two marks of `page`."""
+def write(page: Path, lines: list[str], part: str = "measured") -> None:
+    """Replaces what stands between the two marks of that part of `page`."""
+    begin, end = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
     text = page.read_text()
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    page.write_text("\n".join([before + BEGIN, "", *lines, "", END]) + after)
+    before, after = text.split(begin)[0], text.split(end)[1]
+    page.write_text("\n".join([before + begin, "", *lines, "", end]) + after)

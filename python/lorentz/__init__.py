@@ -30,6 +30,7 @@ from lorentz._native import (
     WrongInputError,
     __version__,
 )
+from lorentz.clock_errors import ClockError, ErringClock
 from lorentz.containers import Container
 from lorentz.experiments import Experiment
 from lorentz.networks import Link, Network, Node
@@ -39,10 +40,12 @@ from lorentz.time_blocks import frozen, own_clock, rate, travel
 from lorentz.times import Duration, Tdf, Time
 
 __all__ = [
+    "ClockError",
     "Container",
     "ContainerStatus",
     "Duration",
     "EndedError",
+    "ErringClock",
     "Experiment",
     "FailedError",
     "Link",

@@ -12,6 +12,7 @@ from fractions import Fraction
 from os import PathLike, fspath
 
 from lorentz import _native
+from lorentz.clock_errors import ErringClock
 from lorentz.times import Duration, HostTime, Tdf, Time, host_time_text, nanoseconds, tdf_text
 
 Words = Sequence["str | PathLike[str]"]
@@ -164,6 +165,11 @@ class Container:
     def step(self, by: Duration, *, at: HostTime | None = None) -> None:
         """Moves the wall clock alone by `by`, in either direction, not before 1970."""
         _native.step(self.name, nanoseconds(by), host_time_text(at))
+
+    @property
+    def clock(self) -> ErringClock:
+        """The clock's error: how far it is from the truth, and faults of it."""
+        return ErringClock(self.name)
 
     def __repr__(self) -> str:
         return f"Container({self.name!r})"

@@ -236,6 +236,34 @@ def test_the_clock_of_a_container():
             assert abs(late.time().wall_ns - container.time().wall_ns) < 60 * 10**9
 
 
+def test_a_containers_clock_errs():
+    with Inside("sleep", "1000000", rate="20") as program:
+        program.wait_until_shown()
+        clock = Container.find(program.name).clock
+        assert clock.show().offset_ns == 0
+        assert clock.drift("+100ppm").drift_ppm == 100
+        assert clock.drift("-1%", length="1h").frequency_ppm == pytest.approx(-9_900)
+        told = clock.bump(timedelta(minutes=-5))
+        assert abs(told.offset_ns + 300 * 10**9) < 10**9 and told.within_bound is None
+        assert told.truth_ns - told.wall_ns == -told.offset_ns
+        assert clock.leap_second("insert").status & 0x10
+        clock.strobe("200ms", period="100ms", length="1s")
+        looks = list(clock.log(0.5, length=2))
+        assert len(looks) == 5
+        assert all(abs(look.offset_ns + 300 * 10**9) < 10**9 for look in looks)
+        frame = clock.frame("500ms", length=1)
+        assert frame.columns[:3] == ["truth_ns", "wall_ns", "offset_ns"] and frame.height == 3
+        endless = clock.log("100ms")
+        next(endless)
+        endless.close()
+        told = clock.reset()
+        assert (told.offset_ns, told.frequency_ppm, told.leap_second) == (0, 0, "no")
+        with pytest.raises(WrongInputError, match="at most 10%"):
+            clock.drift("11%")
+        with pytest.raises(NotFoundError):
+            Container("py-nobody").clock.show()
+
+
 def test_changes_are_announced():
     with Inside("sleep", "1000000", rate="1") as program:
         program.wait_until_shown()

@@ -162,6 +162,7 @@ def test_each_test_that_judges_a_row_exists():
     done = subprocess.run(
         [*command, *files],
         cwd=REPO / "tests",
+        env={**os.environ, "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         timeout=60,

@@ -11,8 +11,8 @@ from framework.build import REPO
 PACKAGE = REPO / "python/lorentz"
 LIST = Path(__file__).with_name("python_names.txt")
 MODULES = (
-    *("clock_options", "containers", "experiments", "mininet", "networks", "process_clock"),
-    *("status", "time_blocks", "times"),
+    *("clock_errors", "clock_options", "containers", "experiments", "mininet", "networks"),
+    *("process_clock", "status", "time_blocks", "times"),
 )
 
 

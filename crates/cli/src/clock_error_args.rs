@@ -16,7 +16,7 @@ pub enum ClockVerb {
     /// Print the error of a container's clock again and again
     ///
     /// A line for each look: the wall clock, its offset to the truth, its frequency error, the bound that a daemon has told. Ends with
-    /// the container.
+    /// the container. In an experiment, looks lie at whole multiples of --every of the truth.
     Log(LogArgs),
     /// Check that a clock's error is within the bound that its NTP daemon has told
     ///

@@ -21,6 +21,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, process, thread};
 
@@ -99,6 +100,11 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: expected a number")))
 }
 
+/// The file to which an input is written that has failed.
+fn input_path(name: &str) -> PathBuf {
+    env::temp_dir().join(format!("lorentz-fuzz-{name}-{}", process::id()))
+}
+
 /// The input under test. Dropped by a panic, it writes itself to a file.
 struct Input<'a> {
     name: &'a str,
@@ -108,8 +114,7 @@ struct Input<'a> {
 impl Drop for Input<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            let path =
-                env::temp_dir().join(format!("lorentz-fuzz-{}-{}", self.name, process::id()));
+            let path = input_path(self.name);
             // A new file: nobody's link in a directory that all may write to is followed.
             let written = File::create_new(&path).and_then(|mut file| file.write_all(&self.bytes));
             eprintln!("fuzz {}: input {:?}", self.name, String::from_utf8_lossy(&self.bytes));
@@ -222,6 +227,7 @@ mod tests {
             });
         };
         assert!(std::panic::catch_unwind(find).is_err());
+        std::fs::remove_file(input_path("planted")).unwrap();
     }
 
     #[test]

@@ -500,5 +500,5 @@ fn no_read_goes_back_or_waits_while_writers_are_killed() {
     let completed = clock.tally.completed_by_next.load(Ordering::Relaxed);
     println!("{acts:?}, {completed} changes completed by the next writer");
     readings.check();
-    clock.tally.check();
+    clock.tally.check(&readings.control);
 }
