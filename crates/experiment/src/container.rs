@@ -178,6 +178,14 @@ impl ExperimentContainer {
         self.clock.next_deadline()
     }
 
+    /// Releases the container: it goes on by itself, and belongs to no experiment any more.
+    pub(crate) fn release(&mut self) {
+        // A container that has ended has no record any more. The record comes first: what follows wakes a monitor, which looks there
+        // whether it has to care for a clock that errs.
+        let _ = self.handle().clone().set_experiment(None);
+        self.let_go();
+    }
+
     /// Lets the clock and the tasks run by themselves from now on.
     pub(crate) fn let_go(&mut self) {
         self.has_not_begun = false;

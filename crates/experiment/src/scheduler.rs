@@ -326,7 +326,7 @@ impl Scheduler {
         self.change_phase(Transition::Stop)?;
         self.give_up_interrupted();
         self.watch.set_switch_events(false);
-        self.containers_mut().for_each(members::release);
+        self.containers_mut().for_each(ExperimentContainer::release);
         self.slots.clear();
         self.index.clear();
         self.free.clear();

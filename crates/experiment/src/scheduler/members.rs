@@ -83,18 +83,10 @@ impl Scheduler {
 
     /// Removes a container, which goes on by itself.
     pub(super) fn remove(&mut self, name: &str) -> anyhow::Result<()> {
-        release(self.container(name)?);
+        self.container(name)?.release();
         if let Some(slot) = self.index.get(name).copied() {
             self.forget(slot);
         }
         Ok(())
     }
-}
-
-/// Releases a container: it goes on by itself.
-pub(super) fn release(container: &mut ExperimentContainer) {
-    // A container that has ended has no record any more. The record comes first: what follows wakes a monitor, which looks there whether
-    // it has to care for a clock that errs.
-    let _ = container.handle().clone().set_experiment(None);
-    container.let_go();
 }
