@@ -28,8 +28,8 @@ MEMBERS = ("n0", "n1", "n2")
 ADDRESSES = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 #: Seconds that a lease is to last.
 TTL = 30
-#: Virtual seconds per real second, at most.
-RATE = 20
+#: Virtual seconds per real second: at more, processors would be as much slower for etcd.
+RATE = 2
 LEADER, FOLLOWER, ALL = "the leader", "a follower", "all"
 
 

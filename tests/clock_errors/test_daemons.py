@@ -72,15 +72,23 @@ def serve(pair: TimeServer, folder: Path) -> None:
     pair.serve(daemons() / "chrony/usr/sbin/chronyd", "-d", "-x", "-f", config, "-u", "root")
 
 
-@pytest.mark.parametrize("daemon", [chrony, ntpsec, openntpd, timesyncd])
-def test_a_daemon_mends_its_containers_clock(daemon: Callable[[Path], Words], tmp_path):
-    """From 100 ms off, at 100 ppm, to 5 ms; a step of the network's delay is 20 times as long."""
+@pytest.mark.parametrize(
+    ("daemon", "most"),
+    # openntpd lets the clock go its way for minutes, and then slews: docs/clock-errors.md.
+    [(chrony, 5 * MILLI), (ntpsec, 5 * MILLI), (openntpd, 40 * MILLI), (timesyncd, 5 * MILLI)],
+    ids=["chrony", "ntpsec", "openntpd", "timesyncd"],
+)
+def test_a_daemon_mends_its_containers_clock(
+    daemon: Callable[[Path], Words], most: int, tmp_path: Path
+):
+    """From 100 ms off, at 100 ppm, to what the daemon can; a step of the network's delay is 20
+    times as long."""
     needs.root()
     with TimeServer("20") as pair:
         serve(pair, tmp_path)
         client = pair.err("offset=100ms,drift=+100ppm", *daemon(tmp_path))
         deadline = time.monotonic() + 60
-        while abs((found := error(client.name))["offset_ns"]) > 5 * MILLI:
+        while abs((found := error(client.name))["offset_ns"]) > most:
             assert time.monotonic() < deadline, (found, client.stderr[-2000:])
             time.sleep(0.2)
         assert found["drift_ppm"] == 100

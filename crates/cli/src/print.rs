@@ -171,7 +171,9 @@ fn to_come_in_words(change: &ToCome, before: Option<Rate>) -> String {
     match (before, change.frozen) {
         (Some(_), true) => does.push("freeze".to_string()),
         (None, false) => does.push(format!("unfreeze, at rate {}", rate(change.rate))),
-        (Some(old), false) if old != change.rate => does.push(format!("rate {}", rate(change.rate))),
+        (Some(old), false) if old != change.rate => {
+            does.push(format!("rate {}", rate(change.rate)))
+        }
         _ => (),
     }
     if change.leap != Span::ZERO {

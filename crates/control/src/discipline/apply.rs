@@ -6,9 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lorentz_clock::{
-    Pace, Rate, RealInstant, Snapshot, Span, MAX_SETTABLE_SECS, NANOS_PER_SEC,
-};
+use lorentz_clock::{Pace, Rate, RealInstant, Snapshot, Span, MAX_SETTABLE_SECS, NANOS_PER_SEC};
 use lorentz_syscalls::{Errno, Timex};
 use serde::{Deserialize, Serialize};
 

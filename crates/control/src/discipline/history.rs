@@ -72,7 +72,7 @@ impl Clock {
     }
 }
 
-/// Opens the file with a shared lock, and makes it if need be. Who stores a state may remove it until it is locked.
+/// Opens the file with a shared lock, and makes it if need be. A process that stores a state may remove it until it is locked.
 fn open(path: &Path) -> io::Result<Flock<File>> {
     loop {
         let file = OpenOptions::new().create(true).append(true).read(true).open(path)?;
