@@ -57,7 +57,7 @@ bench: ## measure the costs; writes docs/performance.md, docs/experiments.md, do
 	@[ -n "$(ARGS)" ] || benches/networks.py
 	@[ -n "$(ARGS)" ] || benches/ospf.py
 	@[ -n "$(ARGS)" ] || benches/ns3.py
-	@[ -n "$(ARGS:discipline=)" ] || { benches/discipline.py && benches/discipline_day.py; }
+	@[ -n "$(ARGS:discipline=)" ] || { benches/discipline.py && benches/discipline_day.py && benches/raft.py; }
 
 DIR ?= tests/networks/scenarios
 scenarios: ## have other emulators' scenarios in DIR come up; writes docs/scenarios.md (ARGS=flags of each `lorentz up`)

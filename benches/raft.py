@@ -67,7 +67,8 @@ FAULTS = (
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    lasted: float
+    #: None: more than three times as long as it should.
+    lasted: float | None
     terms: int
     written: int
     wrong: int
@@ -136,8 +137,9 @@ def measure(fault: Fault, etcd: Path) -> Result:
 
 
 def row(fault: Fault, result: Result) -> str:
+    lasted = f"more than {3 * TTL}" if result.lasted is None else f"{result.lasted:.2f}"
     return (
-        f"| {fault.whose} | {fault.what} | {result.lasted:.2f} s | {TTL / fault.rate:.2f} s "
+        f"| {fault.whose} | {fault.what} | {lasted} s | {TTL / fault.rate:.2f} s "
         f"| {result.terms} | {result.written}, {result.wrong} wrong |"
     )
 
