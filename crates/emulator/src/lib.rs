@@ -464,7 +464,8 @@ impl Emulator {
         let Some(bridge) = &mut here.bridge else { return };
         let sent = bridge.tick(now);
         let is_changing = bridge.is_changing();
-        here.switch.set_max_age(if is_changing { FORWARD_DELAY } else { switch::MAX_AGE });
+        let max_age = if is_changing { FORWARD_DELAY } else { switch::MAX_AGE };
+        here.switch.set_max_age(max_age, now);
         self.transmit_all(switch, sent, now);
         self.schedule(now.plus(TICK), EventKind::Tick(switch));
     }

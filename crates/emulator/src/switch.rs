@@ -55,9 +55,17 @@ impl Switch {
         Switch { learns: false, table: HashMap::new(), max_age: MAX_AGE }
     }
 
-    /// Sets how long it remembers an address that sends nothing.
-    pub fn set_max_age(&mut self, max_age: Span) {
+    /// Sets how long it remembers an address that sends nothing. Those that it has forgotten by `now` do not come back.
+    pub fn set_max_age(&mut self, max_age: Span, now: VirtualInstant) {
+        if max_age > self.max_age {
+            self.forget_expired(now);
+        }
         self.max_age = max_age;
+    }
+
+    fn forget_expired(&mut self, now: VirtualInstant) {
+        let max_age = self.max_age;
+        self.table.retain(|_, (_, heard)| now.since(*heard) <= max_age);
     }
 
     /// Learns the sender of a frame that goes no further.
@@ -94,8 +102,7 @@ impl Switch {
 
     fn learn(&mut self, from: [u8; 6], port: usize, now: VirtualInstant) {
         if self.table.len() >= MAX_ADDRESSES && !self.table.contains_key(&from) {
-            let max_age = self.max_age;
-            self.table.retain(|_, (_, heard)| now.since(*heard) <= max_age);
+            self.forget_expired(now);
             if self.table.len() >= MAX_ADDRESSES {
                 return;
             }
@@ -130,6 +137,19 @@ mod tests {
         assert_eq!(switch.forward(&frame(2, 9), 0, later), Forwarding::Flood);
         switch.forget(0);
         assert_eq!(switch.forward(&frame(9, 2), 1, later), Forwarding::Flood);
+    }
+
+    #[test]
+    fn an_address_that_has_expired_does_not_come_back() {
+        let (at, mut switch) = (VirtualInstant(0), Switch::learning());
+        let after = |secs| at.plus(Span::from_secs(secs));
+        switch.forward(&frame(9, 2), 0, at);
+        switch.forward(&frame(9, 3), 0, after(40));
+        // The tree changes, and nobody sends until long after.
+        switch.set_max_age(Span::from_secs(15), after(20));
+        switch.set_max_age(MAX_AGE, after(50));
+        assert_eq!(switch.forward(&frame(2, 1), 0, after(90)), Forwarding::Flood);
+        assert_eq!(switch.forward(&frame(3, 1), 0, after(90)), Forwarding::Nowhere);
     }
 
     #[test]
