@@ -332,14 +332,9 @@ def measure(case: Case, error: str, drift_file: str | None, seed: int) -> Result
     with tempfile.TemporaryDirectory(prefix="lorentz-discipline-") as name:
         folder = Path(name)
         text, clients = topology(case, error, drift_file, seed, folder)
-        file = folder / "discipline.yaml"
-        file.write_text(text)
         begun = time.monotonic()
-        run(LORENTZ, "up", file)
-        try:
+        with labs.network("discipline", text):
             seen = list(looks(case, clients[0]))
-        finally:
-            run(LORENTZ, "down", "discipline")
         return result_of(case, seen, time.monotonic() - begun)
 
 
@@ -378,8 +373,7 @@ def main() -> None:
     if os.geteuid() != 0 or not CHRONYD.exists():
         sys.exit("benches/discipline.py: needs root, and chrony: scripts/ntp-daemons fetches it")
     lines = []
-    with tempfile.TemporaryDirectory(prefix="lorentz-bench-") as state:
-        os.environ["LORENTZ_STATE_DIR"] = state
+    with labs.own_state():
         for case in CASES:
             if args.case not in (None, case.number):
                 continue

@@ -59,17 +59,12 @@ def measure() -> dict:
     with tempfile.TemporaryDirectory(prefix="lorentz-discipline-") as name:
         folder = Path(name)
         text, _ = topology(CASE, DEFAULT, None, 1, folder)
-        file = folder / "discipline.yaml"
-        file.write_text(text)
         begun = time.monotonic()
-        run(LORENTZ, "up", file)
-        try:
+        with labs.network("discipline", text):
             logs = [log(name, folder) for name in NODES]
             run(LORENTZ, "dilate", "discipline", "--rate", discipline.RATE)
             for process in logs:
                 process.wait()
-        finally:
-            run(LORENTZ, "down", "discipline")
         offsets = {name: read(name, folder) for name in NODES}
         return {"real": time.monotonic() - begun, "offsets": offsets}
 
@@ -80,8 +75,7 @@ def main() -> None:
         sys.exit(
             "benches/discipline_day.py: needs root, and chrony: scripts/ntp-daemons fetches it"
         )
-    with tempfile.TemporaryDirectory(prefix="lorentz-bench-") as state:
-        os.environ["LORENTZ_STATE_DIR"] = state
+    with labs.own_state():
         figures = measure()
     FIGURES.parent.mkdir(parents=True, exist_ok=True)
     FIGURES.write_text(json.dumps(figures))

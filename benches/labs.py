@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +35,27 @@ def rewrite(section: str, text: str) -> None:
     before, _, rest = PAGE.read_text().partition(begin)
     _, _, after = rest.partition(end)
     PAGE.write_text(f"{before}{begin}\n{text}\n{end}{after}")
+
+
+@contextlib.contextmanager
+def own_state() -> Iterator[None]:
+    """What runs in the block has a state directory of the benchmark's own."""
+    with tempfile.TemporaryDirectory(prefix="lorentz-bench-") as state:
+        os.environ["LORENTZ_STATE_DIR"] = state
+        yield
+
+
+@contextlib.contextmanager
+def network(name: str, text: str) -> Iterator[None]:
+    """The network of this topology file is up in the block."""
+    with tempfile.NamedTemporaryFile("w", prefix=f"{name}-", suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        run(LORENTZ, "up", file.name)
+        try:
+            yield
+        finally:
+            run(LORENTZ, "down", name)
 
 
 def put_back_when_ended() -> None:

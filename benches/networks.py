@@ -335,8 +335,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     if os.geteuid() != 0:
         sys.exit("benches/networks.py: needs root")
-    with tempfile.TemporaryDirectory(prefix="lorentz-bench-") as state:
-        os.environ["LORENTZ_STATE_DIR"] = state
+    with labs.own_state():
         text = "\n".join([*machine(), *tables(quick)])
     if quick:
         return

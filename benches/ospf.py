@@ -165,8 +165,7 @@ def main() -> None:
     args = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("benches/ospf.py: needs root")
-    with tempfile.TemporaryDirectory(prefix="lorentz-bench-") as state:
-        os.environ["LORENTZ_STATE_DIR"] = state
+    with labs.own_state():
         text = "\n".join(lines(20 if args.quick else 200, (args.tdf,) if args.tdf else TDFS))
     print(text)
     if args.quick:

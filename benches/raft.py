@@ -115,24 +115,20 @@ def leader() -> dict:
 
 def measure(fault: Fault, etcd: Path) -> Result:
     """One lease, with the fault from its first second on."""
-    with tempfile.TemporaryDirectory(prefix="lorentz-raft-") as name:
-        folder = Path(name)
-        file = folder / "raft.yaml"
-        file.write_text(topology(etcd, folder))
-        run(LORENTZ, "up", file)
-        try:
-            before = leader()
-            others = [at for at in range(len(MEMBERS)) if at != before["leader"]]
-            whose = {LEADER: [before["leader"]], FOLLOWER: others[:1], ALL: range(len(MEMBERS))}
-            with client("lease", TTL, *ADDRESSES) as held:
-                held.stdout.readline()
-                for at in whose[fault.whose] if fault.words else ():
-                    words = [f"raft.{MEMBERS[at]}" if w == "NAME" else w for w in fault.words]
-                    run(LORENTZ, "clock", *words)
-                seen = json.loads(held.stdout.readline())
-            terms = leader()["term"] - before["term"]
-        finally:
-            run(LORENTZ, "down", "raft")
+    with (
+        tempfile.TemporaryDirectory(prefix="lorentz-raft-") as folder,
+        labs.network("raft", topology(etcd, Path(folder))),
+    ):
+        before = leader()
+        others = [at for at in range(len(MEMBERS)) if at != before["leader"]]
+        whose = {LEADER: [before["leader"]], FOLLOWER: others[:1], ALL: range(len(MEMBERS))}
+        with client("lease", TTL, *ADDRESSES) as held:
+            held.stdout.readline()
+            for at in whose[fault.whose] if fault.words else ():
+                words = [f"raft.{MEMBERS[at]}" if w == "NAME" else w for w in fault.words]
+                run(LORENTZ, "clock", *words)
+            seen = json.loads(held.stdout.readline())
+        terms = leader()["term"] - before["term"]
     return Result(seen["lasted"], terms, seen["written"], seen["wrong"])
 
 
@@ -153,8 +149,7 @@ def main() -> None:
         sys.exit("benches/raft.py: needs root")
     etcd = Path(run(ROOT / "scripts/etcd").strip())
     lines = []
-    with tempfile.TemporaryDirectory(prefix="lorentz-bench-") as state:
-        os.environ["LORENTZ_STATE_DIR"] = state
+    with labs.own_state():
         for fault in FAULTS:
             lines.append(row(fault, measure(fault, etcd)))
             print(lines[-1], flush=True)

@@ -243,13 +243,13 @@ pub fn clocks(view: &View) -> String {
     format!("{}\n{}", table(&rows), table(&clocks))
 }
 
-/// A rate for people. A clock that errs has one of two long numbers, which is rounded to a billionth.
-pub fn rate(rate: Rate) -> String {
+/// A rate for people: the ratio of two long numbers, as that of a clock that errs, is rounded to a billionth.
+pub fn rate(exact: Rate) -> String {
     const MAX_SHOWN: usize = 12;
-    let exact = rate.to_string();
-    match exact.len() {
-        0..=MAX_SHOWN => exact,
-        _ => format!("~{:.9}", rate.as_f64()),
+    let text = exact.to_string();
+    match text.len() {
+        0..=MAX_SHOWN => text,
+        _ => format!("~{:.9}", exact.as_f64()),
     }
 }
 

@@ -121,11 +121,15 @@ fn log(args: &LogArgs) -> anyhow::Result<i32> {
         true => print::out_json_line(&shown::json(container.name(), error)),
         false => print::out(&shown::log_line(error)),
     };
-    // The states of another user's clock are not to be had: then a look tells what is when it is made, as without an experiment.
     if container.experiment()?.is_some() {
-        if let Ok(history) = clock.error_history() {
-            log_exactly(&container, history, every, length, print)?;
-            return Ok(0);
+        match clock.error_history() {
+            Ok(history) => {
+                log_exactly(&container, history, every, length, print)?;
+                return Ok(0);
+            }
+            // Another user's clock: a look tells what is when it is made, as without an experiment.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => (),
+            Err(error) => return Err(container.explain(error.into())),
         }
     }
     let mut due = clock.look().now();

@@ -184,7 +184,8 @@ impl Rounds {
     }
 
     /// Begins a round. It ends after `least_delay`, or at the next event if that comes sooner. If no node has anything to do in it, it
-    /// ends `least_delay` after the first that has: no task sends before. But it does not go beyond `may_go` then. The caller has taken the frames that kernels of nodes have sent between two rounds.
+    /// ends `least_delay` after the first that has: no task sends before. But it does not go beyond `may_go` then. If that is later than
+    /// `least_delay` from now, the caller has taken the frames that kernels of nodes have sent between two rounds.
     pub fn begin(
         &mut self,
         least_delay: Span,
