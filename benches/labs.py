@@ -39,7 +39,7 @@ def rewrite(section: str, text: str) -> None:
 
 @contextlib.contextmanager
 def own_state() -> Iterator[None]:
-    """What runs in the block has a state directory of the benchmark's own."""
+    """Gives the block a state directory of the benchmark's own."""
     with tempfile.TemporaryDirectory(prefix="lorentz-bench-") as state:
         os.environ["LORENTZ_STATE_DIR"] = state
         yield
