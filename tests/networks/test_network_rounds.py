@@ -94,6 +94,18 @@ def test_round_trips_on_the_wire_are_exact_to_the_nanosecond(text, to, wanted, t
     assert late["count"] >= 12 and late["max_ns"] == 0
 
 
+def test_a_router_forwards_at_once_where_rounds_are_long():
+    """The network's clock is ahead of the nodes: a round goes on beyond the shortest delay if no
+    node has anything to do."""
+    with Lab(f"{ROUNDS}rate: 100\ncompute: none\n{CHAIN}") as lab:
+        lab.silence_ipv6("a", "r", "b")
+        lab.ping("a", "10.0.1.2", 1)
+        capture = Capture(lab, "a:eth0")
+        lab.ping("a", "10.0.1.2", 20, 0.1)
+        times = round_trips(capture, 20)
+    assert times == [25 * MS] * 20
+
+
 def test_a_program_sees_the_delay_to_a_microsecond():
     # The node's own work between its clock and the wire counts, at its own TDF.
     nodes = pair("delay: 5ms").replace("a: {}", "a: {tdf: 200}")

@@ -10,7 +10,7 @@ mod positions;
 mod round_loop;
 mod rounds;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::CString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -84,8 +84,6 @@ struct EventLoop {
     clock: Clock,
     started: VirtualInstant,
     rounds: Option<Rounds>,
-    /// Stations that were delivered frames since the last round began.
-    delivered_to: BTreeSet<StationId>,
     schedule: VecDeque<ChangePlan>,
     clock_schedule: VecDeque<ClockChangePlan>,
     motion: Motion,
@@ -116,7 +114,6 @@ impl EmulatorServer {
         }
         let started = self.clock.look().now();
         let mut event_loop = EventLoop {
-            delivered_to: BTreeSet::new(),
             schedule: self.plan.schedule.iter().cloned().collect(),
             clock_schedule: self.plan.clock_schedule.iter().cloned().collect(),
             motion: positions::motion_of(&self.plan),
@@ -222,7 +219,7 @@ impl EventLoop {
         if self.emulator.next_due().is_none_or(|due| due > now) {
             return;
         }
-        let Self { receivers, clock, rounds, delivered_to, .. } = self;
+        let Self { receivers, clock, rounds, .. } = self;
         self.emulator.advance(now, &mut |station, due, frame| {
             let look = clock.look();
             receivers.capture(station, CaptureDirection::In, due, &look, &frame);
@@ -231,9 +228,6 @@ impl EventLoop {
             let port = &mut receivers.ports[station.0];
             if port.tap().and_then(|tap| tap.write(&frame)).is_err() {
                 port.refused += 1;
-            }
-            if rounds.is_some() {
-                delivered_to.insert(station);
             }
         });
     }
@@ -253,8 +247,19 @@ impl EventLoop {
                 self.read_request(client);
                 Ok(())
             }
-            station => {
-                self.read_frames(StationId((station - FIRST_STATION_TOKEN) as usize)).map(drop)
+            station => self.read_frames(station_of(station)).map(drop),
+        }
+    }
+
+    /// Takes all frames that nodes have sent so far.
+    fn read_all_frames(&mut self) -> anyhow::Result<()> {
+        let mut events = [EpollEvent::empty(); 64];
+        loop {
+            let count = wait(&self.poll, &mut events, Some(Span::ZERO))?;
+            let mut of_stations = events[..count].iter().map(EpollEvent::data).filter(is_station);
+            let Some(first) = of_stations.next() else { return Ok(()) };
+            for token in std::iter::once(first).chain(of_stations) {
+                while self.read_frames(station_of(token))? {}
             }
         }
     }
@@ -520,6 +525,14 @@ fn scheduled(change: &ChangePlan) -> ScheduledChange {
 }
 
 /// Waits for events, at most `limit` of real time, to the nanosecond. Returns the number of events.
+fn is_station(token: &u64) -> bool {
+    (FIRST_STATION_TOKEN..FIRST_CLIENT_TOKEN).contains(token)
+}
+
+fn station_of(token: u64) -> StationId {
+    StationId((token - FIRST_STATION_TOKEN) as usize)
+}
+
 fn wait(poll: &Epoll, events: &mut [EpollEvent], limit: Option<Span>) -> io::Result<usize> {
     let limit = limit.map(|span| libc::timespec {
         tv_sec: span.0 / lorentz_clock::NANOS_PER_SEC,

@@ -17,12 +17,9 @@ impl EventLoop {
             return Ok(());
         }
         let least_delay = self.emulator.least_delay();
-        let delivered_to = std::mem::take(&mut self.delivered_to);
         if self.rounds.as_ref().is_some_and(|rounds| look.now() > rounds.now.plus(least_delay)) {
-            // The round may be a longer one. The kernel of a node answers a frame at once, as an echo request.
-            for station in delivered_to {
-                while self.read_frames(station)? {}
-            }
+            // The round may be a longer one. A kernel has answered frames at once, or has sent them on by another interface.
+            self.read_all_frames()?;
         }
         let change = self.next_change();
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
