@@ -266,6 +266,20 @@ def test_a_thread_that_rewrites_a_site_holds_nobody_up(point):
         inside.succeed()
 
 
+def test_a_signal_that_comes_while_a_site_is_rewritten_comes_before_the_call():
+    """It has the handler of before. bash, which takes SIGINT with the one of after, hangs."""
+    with Faulty(build.c("rewriting/handlers"), rate="1", stdin=True) as inside:
+        program = inside.line(ev="ready")["pid"]
+        inside.points.arm("SiteKnown")
+        tell(inside, "set")
+        inside.points.wait("SiteKnown")
+        os.kill(program, signal.SIGUSR1)
+        inside.points.release("SiteKnown")
+        handled = inside.line(timeout=AT_ONCE, ev="handled")
+        assert handled["handler"] == handled["call"] - 1
+        inside.succeed()
+
+
 def test_an_alarm_whose_time_comes_while_it_is_set_anew_goes_off_once():
     """Natively a change of the clock is no reason for a second SIGALRM."""
     with points() as inside:

@@ -74,24 +74,26 @@ impl Shape {
     }
 }
 
-/// Counts a trapped call at the site that ends at `end`, and rewrites the site once it is hot.
-pub fn trapped(end: u64, call: &Arguments) {
+/// Counts a trapped call at the site that ends at `end`, and rewrites the site once it is hot. Says whether it tried.
+pub fn trapped(end: u64, call: &Arguments) -> bool {
     if clock().policy().keeps_code || data().sandboxed.load(Relaxed) != 0 {
-        return;
+        return false;
     }
-    let Some((place, site)) = find_or_add(end) else { return };
+    let Some((place, site)) = find_or_add(end) else { return false };
     let count = site.state.load(Relaxed);
     if count >= HOT || site.state.compare_exchange(count, count + 1, Relaxed, Relaxed).is_err() {
-        return;
+        return false;
     }
-    if count + 1 == ASKED {
-        let state = match rewrite(place, end, call.nr) {
-            Ok(()) => REWRITTEN,
-            Err(Refusal::StaysTrapped) => LEFT,
-            Err(Refusal::NotNow) => 0,
-        };
-        site.state.store(state, Relaxed);
+    if count + 1 < ASKED {
+        return false;
     }
+    let state = match rewrite(place, end, call.nr) {
+        Ok(()) => REWRITTEN,
+        Err(Refusal::StaysTrapped) => LEFT,
+        Err(Refusal::NotNow) => 0,
+    };
+    site.state.store(state, Relaxed);
+    true
 }
 
 /// The number of the call at the site that ends at `end`, where `code`, the bytes of the site, shows that it is rewritten.
