@@ -17,6 +17,7 @@ use crate::host_time;
 use crate::notifier::{Notifier, Wait};
 use crate::numbers::HostPids;
 use crate::processes::{FileId, Thread};
+use crate::signalled::Signalled;
 use crate::{Cgroup, HostNow};
 
 /// An open clock. Any number of processes may have it open; one at a time changes it.
@@ -25,6 +26,7 @@ pub struct Clock {
     file: FileId,
     memory: NonNull<u8>,
     numbers: RefCell<HostPids>,
+    signalled: RefCell<Signalled>,
 }
 
 // SAFETY: the mapping belongs to the process and not to a thread, and contains only atomics.
@@ -115,6 +117,7 @@ impl Clock {
             file: FileId::of(path)?,
             memory,
             numbers: RefCell::default(),
+            signalled: RefCell::default(),
         })
     }
 
@@ -289,6 +292,7 @@ impl Clock {
             clock: &self.file,
             known,
             numbers: &self.numbers,
+            signalled: &self.signalled,
         }
     }
 }

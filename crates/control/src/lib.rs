@@ -62,6 +62,7 @@ pub mod processes;
 mod relocate;
 mod rounds;
 mod signal;
+mod signalled;
 mod target;
 #[cfg(test)]
 mod test_process;

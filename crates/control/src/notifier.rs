@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io;
 use std::time::Duration;
 
 use lorentz_clock::signal::NO_CALL;
@@ -18,6 +19,7 @@ use crate::host_time::{self, sleep, HostMoment};
 use crate::numbers::HostPids;
 use crate::processes::{self, threads_of, FileId, Thread};
 use crate::signal::{fingerprint_of, send};
+use crate::signalled::Signalled;
 
 /// How long a change waits for the threads it has signalled.
 const QUIESCE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -70,6 +72,8 @@ pub struct Notifier<'a> {
     pub known: &'a [u32],
     /// The numbers that processes and threads have in this pid namespace.
     pub numbers: &'a RefCell<HostPids>,
+    /// The threads that have been signalled.
+    pub signalled: &'a RefCell<Signalled>,
 }
 
 impl Notifier<'_> {
@@ -367,7 +371,7 @@ impl Round<'_> {
         let Some((process, thread)) = waiter.owner() else { return false };
         let found = self.notifier.thread_here(process, thread);
         if let Some(Thread { pid, tid }) = found.filter(|found| self.is_ours(found.pid)) {
-            match send(pid, tid, NO_CALL) {
+            match self.send(Thread { pid, tid }, waiter, waiter.observed_seq(), || NO_CALL) {
                 Ok(()) => {
                     self.notified.insert(process);
                     self.threads.insert((process, thread));
@@ -387,7 +391,7 @@ impl Round<'_> {
 
     fn signal_for_timer(&mut self, timer: &Timer) -> bool {
         let Some((process, ..)) = timer.owner() else { return false };
-        if timer.target() != 0 && self.signal_thread(process, timer.target()) {
+        if timer.target() != 0 && self.signal_thread(process, timer.target(), timer) {
             return true;
         }
         // One thread is enough: it sets the other timers of its process too.
@@ -401,7 +405,8 @@ impl Round<'_> {
             }
             return false;
         };
-        let sent = send(pid, pid, fingerprint_of(pid, pid)).is_ok() || self.signal_another(pid);
+        let first = Thread { pid, tid: pid };
+        let sent = self.signal_timers_thread(first, timer) || self.signal_another(pid);
         if sent {
             self.notified.insert(process);
         }
@@ -409,20 +414,42 @@ impl Round<'_> {
     }
 
     /// Signals the thread to which a timer's signal goes: that thread sets the timer itself. Returns false if it has ended.
-    fn signal_thread(&mut self, process: ProcessId, thread: u32) -> bool {
+    fn signal_thread(&mut self, process: ProcessId, thread: u32, timer: &Timer) -> bool {
         if self.threads.contains(&(process, thread)) {
             return true;
         }
         let here = self.notifier.thread_here(process, thread);
-        let Some(Thread { pid, tid }) = here.filter(|here| self.is_ours(here.pid)) else {
+        let Some(here) = here.filter(|here| self.is_ours(here.pid)) else {
             return false;
         };
-        let sent = send(pid, tid, fingerprint_of(pid, tid)).is_ok();
+        let sent = self.signal_timers_thread(here, timer);
         if sent {
             self.notified.insert(process);
             self.threads.insert((process, thread));
         }
         sent
+    }
+
+    fn signal_timers_thread(&self, thread: Thread, timer: &Timer) -> bool {
+        let fingerprint = || fingerprint_of(thread.pid, thread.tid);
+        self.send(thread, timer, timer.observed_seq(), fingerprint).is_ok()
+    }
+
+    /// Signals a thread for its wait or timer `what`, which was computed from state `observed` of the clock; if an earlier signal for
+    /// that still waits for the thread, that one will do.
+    fn send<T>(
+        &self,
+        thread: Thread,
+        what: &T,
+        observed: u32,
+        fingerprint: impl FnOnce() -> u32,
+    ) -> io::Result<()> {
+        let needs_signal =
+            self.notifier.signalled.borrow_mut().needs_signal(thread, what, observed);
+        if !needs_signal {
+            return Ok(());
+        }
+        send(thread.pid, thread.tid, fingerprint())
     }
 
     /// Signals a thread of process `pid` other than the first one, which may have ended before the others.
