@@ -15,6 +15,16 @@ export PATH
 # shellcheck disable=SC2034 # For other scripts.
 readonly TOOL_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/lorentz
 
+# For what only tests run, and what watches no time: these crates take the longest to compile, and less of it with less
+# optimization. Whoever builds a command in this way builds it anew afterwards (scripts/build).
+# shellcheck disable=SC2034 # For other scripts.
+quickly_built=()
+for crate in agent cli container network runtime study web; do
+    quickly_built+=(--config "profile.release.package.lorentz-$crate.opt-level=1"
+        --config "profile.release.package.lorentz-$crate.codegen-units=16")
+done
+unset crate
+
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
 
 fail() {

@@ -50,6 +50,10 @@ podman --version >/dev/null || exit 1
 echo "import: $(podman import -q {folder}/image.tar bb:1 >/dev/null && echo done)"
 run -d --name one --annotation lorentz.rate=20 --annotation lorentz.at=2038-01-19 \\
     bb:1 sh -c 'date +%Y; id -u; sleep 100000000' >/dev/null
+for try in $(seq 100); do
+    [ "$(podman --runtime {runtime} logs one | wc -l)" -ge 2 ] && break
+    sleep 0.1
+done
 echo "first: $(podman --runtime {runtime} logs one)"
 echo "begin: $(date +%s)"
 podman --runtime {runtime} exec one sleep 60

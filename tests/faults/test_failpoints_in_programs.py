@@ -280,6 +280,19 @@ def test_a_signal_that_comes_while_a_site_is_rewritten_comes_before_the_call():
         inside.succeed()
 
 
+def test_a_signal_that_comes_while_a_site_is_rewritten_ends_the_wait():
+    """It is one that came during the call: rsync's receiver waits a minute for it otherwise."""
+    with Faulty(build.c("rewriting/wait"), rate="1", stdin=True) as inside:
+        program = inside.line(ev="ready")["pid"]
+        inside.points.arm("SiteKnown")
+        tell(inside, "wait")
+        inside.points.wait("SiteKnown")
+        os.kill(program, signal.SIGUSR1)
+        inside.points.release("SiteKnown")
+        assert inside.line(timeout=AT_ONCE, ev="ended")["err"] == EINTR
+        inside.succeed()
+
+
 def test_an_alarm_whose_time_comes_while_it_is_set_anew_goes_off_once():
     """Natively a change of the clock is no reason for a second SIGALRM."""
     with points() as inside:

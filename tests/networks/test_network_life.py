@@ -113,6 +113,16 @@ def test_down_takes_several_networks():
     lorentz.refusal(lorentz.call("down", "--all", "nosuch"), "--all")
 
 
+def test_a_network_is_named_by_its_file(tmp_path):
+    with Lab(pair()) as lab, Lab(pair()):
+        assert lab.name in lorentz.ok("inspect", str(lab.file))
+        lorentz.refusal(lorentz.call("down", str(tmp_path / "nosuch.yaml")), "nosuch.yaml")
+        lorentz.ok("down", str(lab.file))
+        assert is_gone(lab)
+        # It does not run any more.
+        lorentz.refusal(lorentz.call("down", str(lab.file)), str(lab.file))
+
+
 def test_networks_come_and_go_many_times():
     nodes = ", ".join(f"n{i}: {{}}" for i in range(6))
     for _ in range(8):

@@ -179,7 +179,7 @@ pub struct Up {
 // `lorentz down`.
 #[derive(Args, Debug)]
 pub struct Down {
-    /// The networks [default: the only one]
+    /// The networks, by their names or their files [default: the only one]
     #[arg(value_name = "NETWORK")]
     pub networks: Vec<String>,
     /// All networks
@@ -193,7 +193,7 @@ pub struct Down {
 // `lorentz inspect`.
 #[derive(Args, Debug)]
 pub struct Inspect {
-    /// The network [default: all]
+    /// The network, by its name or its file [default: all]
     #[arg(value_name = "NETWORK")]
     pub network: Option<String>,
     /// Print JSON

@@ -11,7 +11,7 @@ use lorentz_clock::signal::CLOCK_CHANGE;
 
 use crate::processes::Thread;
 
-/// What each thread had followed when it was last signalled.
+/// The state of the clock that each thread had followed when it was last signalled.
 #[derive(Default)]
 pub(crate) struct Signalled {
     /// For a thread and the address of its wait or timer: the state of the clock that these were computed from.
@@ -24,7 +24,7 @@ impl Signalled {
     pub(crate) fn needs_signal<T>(&mut self, thread: Thread, what: &T, observed: u32) -> bool {
         const MAX_THREADS: usize = 4_096;
         if self.observed.len() >= MAX_THREADS {
-            // Ended threads are among them. Who is forgotten gets one signal more.
+            // Ended threads are among them. A thread that is forgotten gets one signal more.
             self.observed.clear();
         }
         let place = (thread, std::ptr::from_ref(what).addr());

@@ -2,12 +2,14 @@
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
 use anyhow::Context;
 use lorentz_container::StateDir;
 use lorentz_experiment::{Connection, ConnectionError};
 
 use crate::directory::NetworkDir;
+use crate::import;
 use crate::plan::Endpoint;
 use crate::protocol::{LinkChange, NetworkAnswer, NetworkRequest, NetworkStatus, Replacement};
 use crate::NetworkRefusal;
@@ -49,7 +51,8 @@ impl Network {
         NetworkDir::names(state)
     }
 
-    /// Returns the name of the network `given`; without `given`, the name of the only network.
+    /// Returns the name of the network `given`, a name or a file that one was made from; without `given`, the name of the only
+    /// network.
     ///
     /// # Errors
     ///
@@ -58,7 +61,12 @@ impl Network {
         let mut all = Network::list(state)?;
         match given {
             Some(name) if all.iter().any(|one| one == name) => Ok(name.to_string()),
-            Some(name) => Err(NetworkRefusal::Unknown(name.to_string()).into()),
+            Some(file) => {
+                let named = import::read(Path::new(file), None).ok();
+                let named = named.map(|imported| imported.topology.name.value);
+                let running = named.filter(|named| all.contains(named));
+                running.ok_or_else(|| NetworkRefusal::Unknown(file.to_string()).into())
+            }
             None if all.len() == 1 => Ok(all.remove(0)),
             None if all.is_empty() => Err(NetworkRefusal::NoNetwork.into()),
             None => Err(NetworkRefusal::WhichNetwork(all.join(", ")).into()),

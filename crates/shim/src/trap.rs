@@ -74,8 +74,9 @@ fn from_vdso(ip: u64) -> bool {
 fn dispatch(call: &mut Call, ip: u64) -> SysResult {
     // The filter is made from the table, where each trapped row has a handler. The kernel's own answer would show real time.
     let Some(handler) = lorentz_syscalls::handler(call.nr) else { sys::die(UNKNOWN_CALL, 126) };
-    if handler.works_at_call_sites() && call_sites::trapped(ip, call) {
-        // Signals have waited. They come before the call, as they would if the site were left alone.
+    let has_waited = handler.works_at_call_sites() && call_sites::trapped(ip, call);
+    if has_waited && handler == Handler::SigAction {
+        // So have signals: they are to have the handler of before. Any other call takes them as signals that came during it.
         return Err(AGAIN);
     }
     match handler {
