@@ -266,31 +266,29 @@ def test_a_thread_that_rewrites_a_site_holds_nobody_up(point):
         inside.succeed()
 
 
+def signalled_while_it_rewrites_a_site(program: str, said: str) -> dict:
+    """Sends SIGUSR1 while the site of its hot call is rewritten. Returns the line `said` of it."""
+    with Faulty(build.c(f"rewriting/{program}"), rate="1", stdin=True) as inside:
+        pid = inside.line(ev="ready")["pid"]
+        inside.points.arm("SiteKnown")
+        tell(inside, "begin")
+        inside.points.wait("SiteKnown")
+        os.kill(pid, signal.SIGUSR1)
+        inside.points.release("SiteKnown")
+        found = inside.line(timeout=AT_ONCE, ev=said)
+        inside.succeed()
+    return found
+
+
 def test_a_signal_that_comes_while_a_site_is_rewritten_comes_before_the_call():
     """It has the handler of before. bash, which takes SIGINT with the one of after, hangs."""
-    with Faulty(build.c("rewriting/handlers"), rate="1", stdin=True) as inside:
-        program = inside.line(ev="ready")["pid"]
-        inside.points.arm("SiteKnown")
-        tell(inside, "set")
-        inside.points.wait("SiteKnown")
-        os.kill(program, signal.SIGUSR1)
-        inside.points.release("SiteKnown")
-        handled = inside.line(timeout=AT_ONCE, ev="handled")
-        assert handled["handler"] == handled["call"] - 1
-        inside.succeed()
+    handled = signalled_while_it_rewrites_a_site("handlers", "handled")
+    assert handled["handler"] == handled["call"] - 1
 
 
 def test_a_signal_that_comes_while_a_site_is_rewritten_ends_the_wait():
     """It is one that came during the call: rsync's receiver waits a minute for it otherwise."""
-    with Faulty(build.c("rewriting/wait"), rate="1", stdin=True) as inside:
-        program = inside.line(ev="ready")["pid"]
-        inside.points.arm("SiteKnown")
-        tell(inside, "wait")
-        inside.points.wait("SiteKnown")
-        os.kill(program, signal.SIGUSR1)
-        inside.points.release("SiteKnown")
-        assert inside.line(timeout=AT_ONCE, ev="ended")["err"] == EINTR
-        inside.succeed()
+    assert signalled_while_it_rewrites_a_site("wait", "ended")["err"] == EINTR
 
 
 def test_an_alarm_whose_time_comes_while_it_is_set_anew_goes_off_once():

@@ -406,7 +406,7 @@ impl Round<'_> {
             return false;
         };
         let first = Thread { pid, tid: pid };
-        let sent = self.signal_timers_thread(first, timer) || self.signal_another(pid);
+        let sent = self.signal_timers_thread(first, timer) || self.signal_another(pid, timer);
         if sent {
             self.notified.insert(process);
         }
@@ -453,8 +453,9 @@ impl Round<'_> {
     }
 
     /// Signals a thread of process `pid` other than the first one, which may have ended before the others.
-    fn signal_another(&self, pid: u32) -> bool {
-        threads_of(pid).any(|thread| thread != pid && send(pid, thread, NO_CALL).is_ok())
+    fn signal_another(&self, pid: u32, timer: &Timer) -> bool {
+        let mut others = threads_of(pid).filter(|tid| *tid != pid);
+        others.any(|tid| self.signal_timers_thread(Thread { pid, tid }, timer))
     }
 }
 

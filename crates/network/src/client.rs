@@ -62,8 +62,10 @@ impl Network {
         match given {
             Some(name) if all.iter().any(|one| one == name) => Ok(name.to_string()),
             Some(file) => {
-                let named = import::read(Path::new(file), None).ok();
-                let named = named.map(|imported| imported.topology.name.value);
+                let path = Path::new(file);
+                let is_readable = path.is_file() || path.is_dir();
+                let imported = is_readable.then(|| import::read(path, None).ok()).flatten();
+                let named = imported.map(|imported| imported.topology.name.value);
                 let running = named.filter(|named| all.contains(named));
                 running.ok_or_else(|| NetworkRefusal::Unknown(file.to_string()).into())
             }

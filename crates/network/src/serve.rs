@@ -256,10 +256,13 @@ impl EventLoop {
         let mut events = [EpollEvent::empty(); 64];
         loop {
             let count = wait(&self.poll, &mut events, Some(Span::ZERO))?;
-            let mut of_stations = events[..count].iter().map(EpollEvent::data).filter(is_station);
-            let Some(first) = of_stations.next() else { return Ok(()) };
-            for token in std::iter::once(first).chain(of_stations) {
+            let mut any = false;
+            for token in events[..count].iter().map(EpollEvent::data).filter(is_station) {
+                any = true;
                 while self.read_frames(station_of(token))? {}
+            }
+            if !any {
+                return Ok(());
             }
         }
     }
@@ -524,7 +527,6 @@ fn scheduled(change: &ChangePlan) -> ScheduledChange {
     }
 }
 
-/// Waits for events, at most `limit` of real time, to the nanosecond. Returns the number of events.
 fn is_station(token: &u64) -> bool {
     (FIRST_STATION_TOKEN..FIRST_CLIENT_TOKEN).contains(token)
 }
@@ -533,6 +535,7 @@ fn station_of(token: u64) -> StationId {
     StationId((token - FIRST_STATION_TOKEN) as usize)
 }
 
+/// Waits for events, at most `limit` of real time, to the nanosecond. Returns the number of events.
 fn wait(poll: &Epoll, events: &mut [EpollEvent], limit: Option<Span>) -> io::Result<usize> {
     let limit = limit.map(|span| libc::timespec {
         tv_sec: span.0 / lorentz_clock::NANOS_PER_SEC,
