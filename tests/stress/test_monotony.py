@@ -9,7 +9,8 @@ import pytest
 from framework import build, lorentz
 from framework.running import Inside, Native
 
-pytestmark = pytest.mark.long
+#: They keep all processors busy, by some thirty threads: whoever watches time beside them is late.
+pytestmark = pytest.mark.alone
 
 #: Random changes; LORENTZ_CHANGES sets another number.
 CHANGES = int(os.environ.get("LORENTZ_CHANGES", "10000"))
