@@ -45,6 +45,7 @@ def natively_too(name: str) -> None:
     pytest.skip(f"stress-ng cannot run {name} here")
 
 
+@pytest.mark.alone  # A thread that shares a processor wakes up less often than one that has it.
 @pytest.mark.parametrize("rate", ["1", "10", "1/2"])
 @pytest.mark.parametrize("mode", ["", "-x", "-s", "-r"])
 def test_cyclictest_wakes_when_it_should(rate, mode):
