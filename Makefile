@@ -36,7 +36,9 @@ dist-reproduce: ## build programs and packages in two directories, and compare t
 	@scripts/setup dist
 	@scripts/dist-reproduce $(ARGS)
 
-demo: build ## run real programs in virtual time and print what happened
+demo: ## run real programs in virtual time and print what happened
+	@scripts/setup
+	@scripts/build --lorentz
 	@scripts/demo
 
 museum: ## run the museum of clock bugs: real programs whose bugs show in virtual time (ARGS="--faketime NAME")
