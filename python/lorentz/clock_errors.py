@@ -97,6 +97,11 @@ class ErringClock:
         flags = (*_flag("--period", period), *_flag("--for", length))
         _native.call(self._words("strobe", duration_text(by), *flags))
 
+    def suspend(self, length: Duration) -> ClockError:
+        """Lets CLOCK_BOOTTIME and the wall clock go on by `length` at once, as after a suspend of
+        the machine. No error: the truth goes on too."""
+        return self._call("suspend", duration_text(length))
+
     def leap_second(self, what: Literal["insert", "delete", "none"]) -> ClockError:
         """Has a leap second come at the end of the container's UTC day, or none any more."""
         return self._call("leap-second", what)

@@ -378,8 +378,11 @@ class Network:
         set: Mapping[str, object] | None = None,
         both: bool = False,
         state: str | None = None,
+        clock: Node | str | Sequence[Node | str] | None = None,
+        fault: Mapping[str, object] | None = None,
     ) -> None:
-        """Adds a change of a node's position, or of a link, `at` a virtual time since the start.
+        """Adds a change of a node's position, of a link or of clocks, `at` a virtual time since the
+        start.
 
         `node` goes to `position`: in a straight line with `speed`, in units of distance per virtual
         second, above 0, at most 10**9; at once without it.
@@ -387,7 +390,14 @@ class Network:
         `link`: an end, "NODE:INTERFACE". `set` has the impairments that change, with the keywords
         of `Network.link`, for the frames that this end sends; `both`: in the other direction too.
         `state`: "up" or "down".
+
+        `clock`: in rounds, a node, several, or "all". `fault` has what their clocks do, with the
+        keys of a topology file: {"bump": "-90s"}, {"drift": "+200ppm", "for": "10m"}, {"suspend":
+        "2h"}.
+
+        For a network that is up, `update` takes changes of links and clocks over.
         """
+        clocks = [clock] if isinstance(clock, (Node, str)) else clock
         change = _given(
             at=at,
             node=None if node is None else _name(node),
@@ -397,6 +407,8 @@ class Network:
             set=None if set is None else _given(**set),
             both=both or None,
             state=state,
+            clock=None if clocks is None else [_name(one) for one in clocks],
+            **(fault or {}),
         )
         self.topology.setdefault("schedule", []).append(change)
 
@@ -441,8 +453,9 @@ class Network:
         self._up()
 
     def update(self) -> None:
-        """Has the network, which is up, go over to what was added since: nodes and links come, and
-        those that are no longer in `topology` go. All others notice nothing.
+        """Has the network, which is up, go over to what was added since: nodes, links and scheduled
+        changes of links and clocks come, and those that are no longer in `topology` go. All others
+        notice nothing.
 
         Raises WrongInputError if something is wrong with it, and nothing changes then. Links that
         stay keep the settings in force. In rounds nodes cannot come and go.

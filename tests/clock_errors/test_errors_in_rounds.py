@@ -62,6 +62,20 @@ while True:
 """
 
 
+#: Sleeps for an hour of CLOCK_BOOTTIME, and prints three clocks before and after.
+SLEEPS = """
+import ctypes,time
+class Timespec(ctypes.Structure): _fields_=[("secs",ctypes.c_long),("nanos",ctypes.c_long)]
+libc=ctypes.CDLL(None)
+def clocks(): print(time.time_ns(), time.monotonic_ns(), time.clock_gettime_ns(7), flush=True)
+clocks()
+assert libc.clock_nanosleep(7,0,ctypes.byref(Timespec(3600,0)),None)==0
+clocks()
+print("ends",flush=True)
+time.sleep(1e6)
+"""
+
+
 def lab_text(folder: Path, a: str, b: str, errors: tuple[str, str], schedule: str = "") -> str:
     """Two nodes that run these programs, with clocks that err so."""
     nodes = ""
@@ -134,6 +148,18 @@ schedule:
     assert [wall for wall, _ in a if wall < START] == []
     # The drift of both is the same.
     assert [mono for _, mono in a] == [mono for _, mono in b]
+
+
+def test_a_scheduled_suspend_comes_at_its_instant(tmp_path):
+    """A wait that it ends returns at that very nanosecond. No other node is suspended."""
+    schedule = "schedule:\n  - {at: 1500ms, clock: a, suspend: 2h}\n"
+    with Lab(lab_text(tmp_path, SLEEPS, CLOCKS, ("", ""), schedule)) as lab:
+        (wall, mono, boot), after = whole(lab, "a")
+        then = BEGIN + 1500 * SECOND // 1000
+        gone = then - mono
+        assert after == [wall + gone + 7200 * SECOND, then, boot + gone + 7200 * SECOND]
+        assert error(lab.container("a"))["offset_ns"] == 0
+        assert all(wall - START == mono - BEGIN for wall, mono in whole(lab, "b"))
 
 
 def offsets(lab: Lab, node: str) -> dict[int, dict]:

@@ -61,6 +61,26 @@ def test_a_network_is_built_and_changed_while_it_runs():
         assert [w["impairments"] for w in before] == [w["impairments"] for w in after]
 
 
+def test_changes_of_clocks_are_scheduled_and_taken_over():
+    """One stands in the network's first file; others come while it runs."""
+    network = Network(rounds=True, rate=4)
+    a, b = network.node("a"), network.node("b")
+    network.link(a, b, delay="5ms")
+    network.schedule("1s", clock=a, fault={"bump": "+90s"})
+    with network:
+        deadline = time.monotonic() + 20
+        while network.status()["changes_to_come"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert a.clock.show().offset_ns == 90 * 10**9 and b.clock.show().offset_ns == 0
+        network.schedule("1h", clock="all", fault={"drift": "+200ppm", "for": "10m"})
+        network.update()
+        assert network.status()["changes_to_come"] == 2
+        network.schedule("1ms", link="a:eth0", state="down")
+        with pytest.raises(WrongInputError, match="at 1ms: is past"):
+            network.update()
+
+
 def test_a_network_in_rounds():
     network = Network(rounds=True)
     a, b = network.node("a", tdf=10), network.node("b")

@@ -358,3 +358,94 @@ def test_timers_of_new_interfaces_follow_the_clock():
         file = "/proc/sys/net/ipv4/neigh/{}/retrans_time_ms"
         for node, interface in (("a", "eth0"), ("a", "eth1"), ("a", "eth2"), ("late", "eth0")):
             assert lab.run(node, "cat", file.format(interface)) == "10000\n", (node, interface)
+
+
+# Changes to come of a network that runs
+
+LATER = "{at: 1h, link: a:eth0, state: down}"
+
+
+def to_come(lab: Lab) -> list[str]:
+    return lorentz.ok("schedule", "show", "--network", lab.name).splitlines()
+
+
+def test_changes_are_scheduled_while_it_runs(lab):
+    """They come at their instants, beside those that were there, and stand in the file."""
+    changed(lab, "schedule", "add", LATER)
+    soon = "{at: 300ms, link: 'a:eth0', set: {delay: 20ms}, both: true}"
+    changed(lab, "schedule", "add", "--from-now", soon)
+    first, last = to_come(lab)
+    assert "both: true" in first and "delay: 20ms" in first and last == LATER
+    assert "state: down" in lorentz.ok("inspect", lab.name, "--yaml")
+    lab.wait_until(lambda: lab.status()["changes_to_come"] == 1, "the first change")
+    assert 40 <= min(lab.ping("a", "10.0.0.2", 2)) < 60
+    assert to_come(lab) == [LATER]
+    changed(lab, "schedule", "add", LATER.replace("1h", "2h"))
+    changed(lab, "schedule", "rm", "{at: 60m, state: down, link: 'a:eth0'}")
+    assert to_come(lab) == [LATER.replace("1h", "2h")]
+    changed(lab, "schedule", "move", LATER.replace("1h", "2h"), "3h")
+    assert to_come(lab) == [LATER.replace("1h", "3h")]
+    wrong(lab, "at 1ms: is past", "schedule", "move", LATER.replace("1h", "3h"), "1ms")
+    wrong(lab, "no such change", "schedule", "rm", LATER)
+    changed(lab, "schedule", "clear")
+    assert to_come(lab) == []
+    assert lab.status()["changes_refused"] == []
+
+
+def test_a_schedule_comes_in_the_place_of_another(lab, tmp_path):
+    """Changes that have come stay in the file, and do not come again."""
+    changed(lab, "schedule", "add", "--from-now", "{at: 100ms, link: 'a:eth0', set: {delay: 5ms}}")
+    changed(lab, "schedule", "add", LATER)
+    lab.wait_until(lambda: lab.status()["changes_to_come"] == 1, "the first change")
+    lab.set("a:eth0", "--delay", "2ms")
+    file = tmp_path / "other.yaml"
+    file.write_text("name: x\nschedule: [{at: 2h, link: 'b:eth0', set: {loss: 10%}}]\n")
+    changed(lab, "schedule", "set", file)
+    assert to_come(lab) == ["{at: 2h, link: b:eth0, set: {loss: 10%}}"]
+    assert "delay: 5ms" in lorentz.ok("inspect", lab.name, "--yaml")
+    assert lab.direction("a:eth0")["impairments"]["delay"] == "2ms"
+    lorentz.ok("leap", lab.name, "--by", "2h")
+    lab.wait_until(lambda: lab.direction("b:eth0")["impairments"].get("loss"), "the loss")
+    assert lab.link()["up"]
+
+
+def test_an_update_takes_the_schedule_over(lab):
+    text = lorentz.ok("inspect", lab.name, "--yaml")
+    lab.file.write_text(f"{text}schedule: [{LATER}]\n")
+    lorentz.ok("up", "--update", str(lab.file))
+    assert to_come(lab) == [LATER]
+    lab.file.write_text(text)
+    lorentz.ok("up", "--update", str(lab.file))
+    assert to_come(lab) == []
+    lab.file.write_text(f"{text}schedule: [{LATER}, {{at: 1ms, link: 'a:eth0', state: down}}]\n")
+    refusal(lorentz.call("up", "--update", str(lab.file)), "at 1ms: is past")
+    assert to_come(lab) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "change"),
+    [
+        ("at 1ms: is past", "{at: 1ms, link: 'a:eth0', state: down}"),
+        ("no link ends there", "{at: 1h, link: 'a:eth7', state: down}"),
+        ("movements", "{at: 1h, node: a, position: [1, 2]}"),
+        ("changes nothing", "{at: 1h, link: 'a:eth0'}"),
+        ("rounds: true", "{at: 1h, clock: a, bump: +90s}"),
+        ("field `at`", "{link: 'a:eth0', state: down}"),
+        ("CHANGE", "soon"),
+        ("1d", "{at: 2d, link: 'a:eth0', state: down}"),
+    ],
+)
+def test_a_change_that_cannot_be_changes_nothing(lab, names, change):
+    wrong(lab, names, "schedule", "add", LATER, change)
+    assert to_come(lab) == []
+
+
+def test_clocks_are_scheduled_while_rounds_run():
+    """At their very instant: a bump of 90 s, and the truth."""
+    with Lab("rounds: true\nrate: 4\n" + pair("delay: 1ms")) as lab:
+        changed(lab, "schedule", "add", "--from-now", "{at: 2s, clock: a, bump: +90s}")
+        lab.wait_until(lambda: lab.status()["changes_to_come"] == 0, "the bump")
+        assert lab.status()["changes_refused"] == []
+        shown = lorentz.json_of("clock", "show", lab.container("a"))
+        assert shown["offset_ns"] == 90_000_000_000
+        assert lorentz.json_of("clock", "show", lab.container("b"))["offset_ns"] == 0

@@ -161,6 +161,18 @@ def test_nodes_and_links_come_and_go_in_the_picture(server: Server):
     assert [one for one in seen["complaints"] if not expected.search(one)] == []
 
 
+def test_changes_to_come_are_drawn_and_dragged(server: Server):
+    with Lab(pair("delay: 1ms")) as lab:
+        seen = visit("schedule.mjs", server.line, lab.name)
+        assert lorentz.ok("schedule", "show", "--network", lab.name) == ""
+    change = "{at: 33m20s, link: a:eth0, state: down}"
+    assert seen["command"] == f"lorentz schedule add '{change}' --network {lab.name}"
+    assert "at 1ns: is past" in seen["refused"]
+    assert seen["findings"] == []
+    refused = re.compile(r"status of 400 .*/api/v1/do$")
+    assert [one for one in seen["complaints"] if not refused.search(one)] == []
+
+
 def test_a_name_of_a_stranger_that_leads_here_gets_nothing(server: Server):
     """DNS rebinding, by a browser that resolves the name to this server."""
     seen = visit("rebind.mjs", server.line, "evil.example")

@@ -14,7 +14,7 @@ use crate::checkpoint_args::{CheckpointArgs, MigrateArgs, ReceiveArgs, RestoreAr
 use crate::clock_args::ClockArgs;
 use crate::clock_error_args::ClockVerb;
 use crate::cluster_args::ClusterArgs;
-use crate::edit_args::NodeVerb;
+use crate::edit_args::{NodeVerb, ScheduleVerb};
 use crate::experiment_args::ExperimentArgs;
 use crate::generate_args::GenerateVerb;
 use crate::latency_args::Latency;
@@ -49,7 +49,10 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Experiments", &["experiment"]),
     (
         "Networks",
-        &["up", "down", "inspect", "link", "node", "capture", "graph", "import", "export", "web"],
+        &[
+            "up", "down", "inspect", "link", "node", "schedule", "capture", "graph", "import",
+            "export", "web",
+        ],
     ),
     ("Measurement", &["latency", "bandwidth", "study", "report", "doctor"]),
 ];
@@ -229,6 +232,9 @@ pub enum Verb {
     /// Add nodes to a network that runs, and remove them
     #[command(subcommand)]
     Node(NodeVerb),
+    /// Show what is to come of a network's links and clocks, and change it
+    #[command(subcommand)]
+    Schedule(Box<ScheduleVerb>),
     /// Record an interface's frames as pcapng, with virtual timestamps
     Capture(Capture),
     /// Draw a network as SVG

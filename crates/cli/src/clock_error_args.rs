@@ -33,6 +33,11 @@ pub enum ClockVerb {
     Bump(BumpArgs),
     /// Move a container's wall clock forth and back, again and again
     Strobe(StrobeArgs),
+    /// Let CLOCK_BOOTTIME and the wall clock go on at once, as after a suspend of the machine
+    ///
+    /// CLOCK_MONOTONIC stands still meanwhile. Waits and timers on the two clocks that are due by then end; the others last as long as
+    /// before. No error: the truth goes on too.
+    Suspend(SuspendArgs),
     /// Have a leap second come at the end of the container's UTC day
     ///
     /// As a daemon asks the kernel for it (STA_INS, STA_DEL): programs see the 61st second as natively.
@@ -106,6 +111,16 @@ pub struct StrobeArgs {
     pub period: Span,
     /// How long, in virtual time
     #[arg(long = "for", value_name = "DUR", default_value = "5s", allow_hyphen_values = true)]
+    pub length: Span,
+}
+
+// `lorentz clock suspend`.
+#[derive(Args, Debug)]
+pub struct SuspendArgs {
+    #[command(flatten)]
+    pub at: ErringClock,
+    /// How long: 2h
+    #[arg(value_name = "DUR", allow_hyphen_values = true)]
     pub length: Span,
 }
 

@@ -1,11 +1,14 @@
-//! The flags of `lorentz link add` and `rm`, and of `lorentz node`.
+//! The flags of `lorentz link add` and `rm`, of `lorentz node`, and of `lorentz schedule`.
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use lorentz_emulator::units::Delay;
 use lorentz_network::plan::Endpoint;
 use lorentz_network::topology::{
-    Isolation, Link, Location, Node, NodeCommand, NodeKind, Spanned, State,
+    Isolation, Link, Location, Node, NodeCommand, NodeKind, ScheduledChange, Spanned, State,
 };
-use lorentz_network::NewNode;
+use lorentz_network::{parse_change, NewNode};
 
 use crate::impairment_flags::ImpairmentFlags;
 
@@ -87,6 +90,91 @@ pub struct LinkRm {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+// `lorentz schedule`.
+#[derive(Subcommand, Debug)]
+#[command(defer = true)]
+pub enum ScheduleVerb {
+    /// Show the changes to come of a network that runs
+    #[command(aliases = ["list", "ls"])]
+    Show(ScheduleOf),
+    /// Have further changes of links and clocks come
+    ///
+    /// A CHANGE is written as in the 'schedule' of a topology file: "{at: 60s, link: 'r1:eth0', state: down}".
+    Add(ScheduleAdd),
+    /// Have changes not come
+    #[command(alias = "remove")]
+    Rm(ScheduleRm),
+    /// Have a change come at another instant
+    #[command(alias = "mv")]
+    Move(Box<ScheduleMove>),
+    /// Have the changes of a file come instead of those that are to come
+    ///
+    /// Movements of nodes stay as they are.
+    Set(ScheduleSet),
+    /// Forget the changes of links and clocks that are to come
+    Clear(ScheduleOf),
+}
+
+// `lorentz schedule show` and `clear`.
+#[derive(Args, Debug)]
+pub struct ScheduleOf {
+    /// The network, if there are several
+    #[arg(long, value_name = "NETWORK")]
+    pub network: Option<String>,
+    /// Print the changes to come as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+// `lorentz schedule add`.
+#[derive(Args, Debug)]
+pub struct ScheduleAdd {
+    /// The changes, as "{at: 60s, clock: n1, bump: +30s}"
+    #[arg(value_name = "CHANGE", required = true, value_parser = parse_change)]
+    pub changes: Vec<ScheduledChange>,
+    /// Count their instants from now on, not from the start of the network
+    #[arg(long)]
+    pub from_now: bool,
+    #[command(flatten)]
+    pub of: ScheduleOf,
+}
+
+// `lorentz schedule rm`.
+#[derive(Args, Debug)]
+pub struct ScheduleRm {
+    /// The changes, as 'lorentz schedule show' prints them
+    #[arg(value_name = "CHANGE", required = true, value_parser = parse_change)]
+    pub changes: Vec<ScheduledChange>,
+    #[command(flatten)]
+    pub of: ScheduleOf,
+}
+
+// `lorentz schedule move`.
+#[derive(Args, Debug)]
+pub struct ScheduleMove {
+    /// The change, as 'lorentz schedule show' prints it
+    #[arg(value_name = "CHANGE", value_parser = parse_change)]
+    pub change: ScheduledChange,
+    /// Virtual time from the start of the network
+    #[arg(value_name = "DUR")]
+    pub at: Delay,
+    #[command(flatten)]
+    pub of: ScheduleOf,
+}
+
+// `lorentz schedule set`.
+#[derive(Args, Debug)]
+pub struct ScheduleSet {
+    /// A file with a 'schedule', as a topology file has it
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Count its instants from now on, not from the start of the network
+    #[arg(long)]
+    pub from_now: bool,
+    #[command(flatten)]
+    pub of: ScheduleOf,
 }
 
 // `lorentz node`.

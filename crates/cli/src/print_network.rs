@@ -1,7 +1,13 @@
-//! Networks and links as tables.
+//! Networks and links as tables, and what is to come of them.
 
 use lorentz_clock::Span;
+use lorentz_network::topology::ScheduledChange;
 use lorentz_network::{graph, LinkStatus, NetworkStatus};
+
+/// Changes to come, a line each, as a topology file has them.
+pub fn schedule(to_come: &[ScheduledChange]) -> String {
+    to_come.iter().map(|change| format!("{change}\n")).collect()
+}
 
 /// Networks, with their nodes; those without a status have lost their emulator. `states` tells how the nodes do.
 pub fn networks(

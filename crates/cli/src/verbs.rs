@@ -53,6 +53,7 @@ pub fn dispatch(verb: &Verb) -> anyhow::Result<i32> {
         Verb::Inspect(args) => network::inspect(args),
         Verb::Link(verb) => network::link(verb),
         Verb::Node(verb) => edit::node(verb),
+        Verb::Schedule(verb) => edit::schedule(verb),
         Verb::Capture(args) => network::capture(args),
         Verb::Graph(args) => network::graph(args),
         Verb::Web(_) => programs::web(),

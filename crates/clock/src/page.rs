@@ -39,7 +39,7 @@ pub use piece::Piece;
 pub use publish::{Change, Published, TooManyChanges, MAX_CHANGES_AHEAD};
 
 /// First word of every clock page: "LORENTZ" and the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x07");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"LORENTZ\x08");
 /// Version of the page's layout, the last byte of [`MAGIC`].
 pub const PAGE_LAYOUT: u8 = (MAGIC >> 56) as u8;
 

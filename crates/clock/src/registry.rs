@@ -49,6 +49,8 @@ pub enum Deadline {
     Virtual(VirtualInstant),
     /// The wait or timer is due when the wall clock shows this time. A step of the wall clock moves that instant.
     Wall(WallTime),
+    /// The wait or timer is due when CLOCK_BOOTTIME shows this time. A suspend moves that instant.
+    Boot(VirtualInstant),
     /// The wait or timer has no deadline.
     Never,
 }
@@ -57,10 +59,10 @@ pub enum Deadline {
 #[repr(C)]
 #[cfg_attr(loom, derive(Default))]
 struct SharedDeadline {
-    /// 0 never, 1 virtual, 2 wall.
+    /// 0 never, 1 virtual, 2 wall, 3 boot.
     kind: AtomicU32,
     nanos: AtomicU32,
-    /// Virtual ns for kind 1; seconds of wall time for kind 2.
+    /// Virtual ns for kind 1; seconds of wall time for kind 2; ns of CLOCK_BOOTTIME for kind 3.
     value: AtomicI64,
 }
 
@@ -70,6 +72,7 @@ impl SharedDeadline {
             Deadline::Never => (0, 0, 0),
             Deadline::Virtual(instant) => (1, instant.0, 0),
             Deadline::Wall(wall) => (2, wall.secs, wall.nanos),
+            Deadline::Boot(boot) => (3, boot.0, 0),
         };
         self.value.store(value, Ordering::Relaxed);
         self.nanos.store(nanos, Ordering::Relaxed);
@@ -83,6 +86,7 @@ impl SharedDeadline {
             2 => {
                 Deadline::Wall(WallTime { secs: value, nanos: self.nanos.load(Ordering::Relaxed) })
             }
+            3 => Deadline::Boot(VirtualInstant(value)),
             _ => Deadline::Never,
         }
     }

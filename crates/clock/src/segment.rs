@@ -92,6 +92,14 @@ impl Segment {
     pub fn virtual_at_wall(&self, wall: WallTime) -> VirtualInstant {
         VirtualInstant(saturate(wall.as_nanos() - self.wall.as_nanos()))
     }
+
+    /// Returns the virtual instant at which CLOCK_BOOTTIME shows `boot`; never, if `boot` is never.
+    pub fn virtual_at_boot(&self, boot: VirtualInstant) -> VirtualInstant {
+        match boot {
+            VirtualInstant::NEVER => boot,
+            _ => VirtualInstant(boot.0.saturating_sub(self.boot.0)),
+        }
+    }
 }
 
 /// Returns `elapsed * num / den`, rounded down; at most `i64::MAX`.

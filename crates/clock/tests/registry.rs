@@ -55,6 +55,7 @@ fn a_wait_says_what_it_waits_for() {
         Deadline::Virtual(VirtualInstant(-5)),
         Deadline::Wall(WallTime { secs: -20_000_000_000, nanos: 999_999_999 }),
         Deadline::Virtual(VirtualInstant(i64::MAX)),
+        Deadline::Boot(VirtualInstant(5_000_000_000)),
         Deadline::Wall(WallTime { secs: i64::MAX, nanos: 0 }),
         Deadline::Never,
     ] {

@@ -91,7 +91,7 @@ impl ClockChange {
     /// The deadlines that the change moves.
     fn moved(self) -> Moved {
         match self {
-            ClockChange::Step(_) => Moved::Wall,
+            ClockChange::Step(_) => Moved::Offset,
             _ => Moved::All,
         }
     }
@@ -317,7 +317,7 @@ impl Clock {
             let deadline = timer.setting().deadline;
             let concerned = match deadline {
                 Deadline::Never => false,
-                Deadline::Wall(_) => true,
+                Deadline::Wall(_) | Deadline::Boot(_) => true,
                 Deadline::Virtual(_) => moved == Moved::All,
             };
             timer.is_being_set() || (concerned && timer.armed().at != RealInstant::NEVER)

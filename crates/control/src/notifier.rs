@@ -34,8 +34,8 @@ const POLL_INTERVAL: Duration = Duration::from_micros(200);
 pub enum Moved {
     /// All deadlines.
     All,
-    /// Deadlines on the wall clock.
-    Wall,
+    /// Deadlines on clocks that may be moved by themselves: the wall clock and CLOCK_BOOTTIME.
+    Offset,
 }
 
 /// Numbers of waits, timers and announced changes that a change concerned.
@@ -322,6 +322,8 @@ fn instant_of(deadline: Deadline, look: &Snapshot) -> Option<VirtualInstant> {
         Deadline::Virtual(VirtualInstant::NEVER) | Deadline::Never => None,
         Deadline::Virtual(instant) => Some(instant),
         Deadline::Wall(wall) => Some(look.segment.virtual_at_wall(wall)),
+        Deadline::Boot(VirtualInstant::NEVER) => None,
+        Deadline::Boot(boot) => Some(look.segment.virtual_at_boot(boot)),
     }
 }
 
@@ -341,7 +343,7 @@ fn next_expiry(timer: &Timer, after: VirtualInstant, look: &Snapshot) -> Option<
 
 fn concerns(moved: Moved, deadline: Deadline) -> bool {
     match deadline {
-        Deadline::Wall(_) => true,
+        Deadline::Wall(_) | Deadline::Boot(_) => true,
         // A wait without an end counts too: a freeze breaks it off, and the clock-change signal makes it go on.
         Deadline::Virtual(_) | Deadline::Never => moved == Moved::All,
     }

@@ -138,8 +138,8 @@ impl HeldClock {
         let Piece { rate, .. } = look.piece();
         let mut new = Change { pace: Pace::Running(rate), ..Change::of(&look.piece()) };
         change(look.now(), &mut new);
-        if let Some(wall) = self.wall_from(look.now().plus(new.leap).max(new.floor)) {
-            new.wall = wall;
+        if let Some(offsets) = self.offsets_from(look.now().plus(new.leap).max(new.floor)) {
+            (new.wall, new.boot) = offsets;
         }
         // Cannot fail: a change that begins at once always has room.
         if let Ok(published) = page.publish(registry, &host_time::now, &new) {

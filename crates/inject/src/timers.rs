@@ -46,8 +46,14 @@ fn enter(owner: ProcessId, found: &FoundTimer, clock: &SharedClock) {
     // The kernel reports no time left for a repeating interval timer while its signal is pending.
     let waits = found.kind == TimerKind::Interval && found.interval.0 > 0;
     let armed = found.left.0 > 0 || waits;
-    let deadline =
-        if armed { Deadline::Virtual(look.now().plus(found.left)) } else { Deadline::Never };
+    let at = look.now().plus(found.left);
+    let deadline = match found.clock as i32 {
+        _ if !armed => Deadline::Never,
+        libc::CLOCK_BOOTTIME | libc::CLOCK_BOOTTIME_ALARM => {
+            Deadline::Boot(at.plus(look.segment.boot))
+        }
+        _ => Deadline::Virtual(at),
+    };
     timer.set_armed(Armed {
         at: look.real.plus(found.left),
         interval: found.interval,

@@ -1,15 +1,12 @@
-//! Changes of a running network's nodes and links.
+//! Changes of a running network's nodes, links and schedule.
 //!
 //! A network keeps its topology file. Each change here makes another file of it, which is checked as a whole, as `up` checks one. Then
 //! the emulator goes over to it (`serve/edits.rs`). The file is also the answer to what runs: [`topology_of`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::path::PathBuf;
 
-use lorentz_clock::Pace;
+use lorentz_clock::{Pace, Span};
 use lorentz_container::StateDir;
-use nix::fcntl::Flock;
 
 use crate::create::{self, check_command, check_new_nodes};
 use crate::destroy::end_node;
@@ -17,12 +14,18 @@ use crate::directory::NetworkDir;
 use crate::exec::FailedLine;
 use crate::file_systems::NodeEntry;
 use crate::plan::{Endpoint, NetworkPlan};
-use crate::protocol::{NetworkStatus, Replacement};
+use crate::protocol::NetworkStatus;
 use crate::steps::ExecPolicy;
 use crate::topology::{
-    self, Isolation, Link, Location, Node, NodeKind, Spanned, State, Topology, TopologyFile,
+    self, Isolation, Link, Node, NodeKind, Spanned, State, Topology, TopologyFile,
 };
-use crate::{check, image, lines, Network, NetworkRefusal};
+use crate::{image, lines, Network, NetworkRefusal};
+
+mod editing;
+mod schedule;
+
+use editing::{here, Editing};
+pub use schedule::{parse_change, read_schedule, schedule, schedule_of, NewSchedule};
 
 /// A node to be added, with its links.
 #[derive(Clone, Debug)]
@@ -172,8 +175,8 @@ pub fn remove_node(
     Ok((ended, failed))
 }
 
-/// Has the network of the file `wanted` go over to it: nodes and links come and go. Links that stay keep the settings in force. Each
-/// step is whole. Returns the lines of `exec` and `shutdown` that failed. The caller must have one thread only.
+/// Has the network of the file `wanted` go over to it: nodes, links and changes to come do. Links that stay keep the settings in force.
+/// Each step is whole. Returns the lines of `exec` and `shutdown` that failed. The caller must have one thread only.
 ///
 /// # Errors
 ///
@@ -184,8 +187,10 @@ pub fn update(
     policy: ExecPolicy,
 ) -> anyhow::Result<Vec<FailedLine>> {
     let name = &wanted.name.value;
+    let now = Span(Network::open(state, name)?.status()?.virtual_ns);
     let present = topology_of(state, name)?;
     check_rest(&present, wanted)?;
+    let changes = schedule::changed(&present, wanted, now)?;
     let present = present.topology;
     check_update(&present, &wanted.topology)?;
     let has =
@@ -219,16 +224,18 @@ pub fn update(
     for link in left {
         add_link(state, name, link)?;
     }
+    if let Some(changes) = changes {
+        let new = NewSchedule { added: changes, replaces: true, ..Default::default() };
+        schedule(state, name, new)?;
+    }
     Ok(failed)
 }
 
-/// Checks that two files differ in their nodes and links at most, and in what is to come of links that go.
+/// Checks that two files differ in their nodes, links and scheduled changes of links and clocks at most.
 fn check_rest(present: &TopologyFile, wanted: &TopologyFile) -> anyhow::Result<()> {
     let rest = |file: &TopologyFile| {
         let mut file = file.clone();
-        let links = &wanted.topology.links;
-        let has = |end: &String| links.iter().any(|link| ends_at(&link.value, end));
-        file.schedule.retain(|change| change.value.link.as_ref().is_none_or(|end| has(&end.value)));
+        file.schedule.retain(|change| change.value.node.is_some());
         file.topology = Topology::default();
         serde_json::to_value(file)
     };
@@ -280,40 +287,7 @@ fn joins_the_same(one: &Link, other: &Link) -> bool {
     one.endpoints.iter().all(|end| ends_at(other, &end.value))
 }
 
-/// A network whose topology is being changed. Other clients that change it wait.
-struct Editing<'a> {
-    state: &'a StateDir,
-    network: Network,
-    directory: NetworkDir,
-    file: TopologyFile,
-    _lock: Flock<File>,
-}
-
 impl Editing<'_> {
-    fn of<'a>(state: &'a StateDir, name: &str) -> anyhow::Result<Editing<'a>> {
-        if !nix::unistd::geteuid().is_root() {
-            return Err(NetworkRefusal::NotRoot.into());
-        }
-        let network = Network::open(state, name)?;
-        let directory = NetworkDir::of(state, name)?;
-        let lock = directory.begin_editing()?;
-        let file = topology::read_file(&directory.topology())?;
-        Ok(Editing { state, network, directory, file, _lock: lock })
-    }
-
-    /// Checks the changed file.
-    fn check(&self) -> anyhow::Result<NetworkPlan> {
-        // The place in the file is of no use to somebody who did not write it.
-        let refused = |error: topology::TopologyError| NetworkRefusal::Setting(error.what);
-        Ok(check::plan_from("topology.yaml", &self.file).map_err(refused)?)
-    }
-
-    /// Has the emulator go over to the changed file.
-    fn replace(&mut self, namespaces: BTreeMap<String, PathBuf>) -> anyhow::Result<()> {
-        fs::write(self.directory.next_topology(), self.file.to_yaml()?)?;
-        self.network.replace(Replacement { namespaces })
-    }
-
     /// Removes the changes to come of a link that goes.
     fn forget_changes_of(&mut self, gone: &Link) {
         let is_of_it = |link: &Spanned<String>| ends_at(gone, &link.value);
@@ -371,8 +345,4 @@ fn bring_up_to_date(link: &mut Link, status: &NetworkStatus) {
     let ends = [one, other].map(|direction| direction.from.to_string());
     let own = ends.into_iter().zip(own).filter(|(_, own)| !own.is_empty());
     link.from = own.map(|(end, own)| (end, here(own))).collect();
-}
-
-fn here<T>(value: T) -> Spanned<T> {
-    Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN)
 }

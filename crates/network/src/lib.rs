@@ -67,7 +67,10 @@ pub mod topology;
 pub use client::Network;
 pub use create::{enter_node, up};
 pub use destroy::down;
-pub use edit::{add_link, add_node, remove_link, remove_node, topology_of, update, NewNode};
+pub use edit::{
+    add_link, add_node, parse_change, read_schedule, remove_link, remove_node, schedule,
+    schedule_of, topology_of, update, NewNode, NewSchedule,
+};
 pub use exec::FailedLine;
 pub use image::pull_missing;
 pub use lines::shut_down;

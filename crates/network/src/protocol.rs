@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use lorentz_clock::Span;
 use lorentz_emulator::impair::Impairments;
+use lorentz_emulator::units::Delay;
 use lorentz_emulator::Counts;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Endpoint;
+use crate::topology::{self, Location, Spanned, State};
 
 /// A request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -119,6 +122,20 @@ pub struct ScheduledChange {
     pub set: Impairments,
     /// Whether the link is up from then on; `None` leaves that as it is.
     pub up: Option<bool>,
+}
+
+impl ScheduledChange {
+    /// Returns the change as a topology file has it.
+    pub fn as_in_a_file(&self) -> topology::ScheduledChange {
+        let here = |value| Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN);
+        let at = Delay::new(Span(self.at_ns)).unwrap_or_default();
+        let mut change = topology::ScheduledChange::at(at);
+        change.link = Some(here(self.end.to_string()));
+        change.both = self.both;
+        change.set = self.set.clone();
+        change.state = self.up.map(|up| if up { State::Up } else { State::Down });
+        change
+    }
 }
 
 /// State of a wlan.

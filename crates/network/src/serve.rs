@@ -362,6 +362,8 @@ impl EventLoop {
             timers: &mut self.timers,
             receivers: &mut self.receivers,
             schedule: &mut self.schedule,
+            clock_schedule: &mut self.clock_schedule,
+            started: self.started,
             rounds: self.rounds.as_mut(),
         }
     }

@@ -1,6 +1,6 @@
 //! One trapped system call, and how a handler gets its arguments.
 
-use crate::clocks;
+use crate::clocks::{self, Timebase};
 use crate::layout::data;
 use crate::sys::{
     self, reg, Errno, FromArg, IntoArg, Request, SigSet, SysResult, Sysno, Timespec, Ucontext,
@@ -9,7 +9,7 @@ use crate::sys::{
 use crate::user::Access;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::Relaxed;
-use lorentz_clock::{Deadline, Span, VirtualInstant};
+use lorentz_clock::{Deadline, Span};
 
 /// An error that means: the program makes the call again.
 pub const AGAIN: Errno = Errno::ERESTARTNOINTR;
@@ -73,11 +73,14 @@ impl Call<'_> {
         self.context.mask
     }
 
-    /// The virtual instant `span` after the call was made. A call that a thread makes again because its process has
-    /// been brought in was made earlier than now.
+    /// The deadline `span` after the call was made.
     pub fn after(&self, span: Span) -> Deadline {
-        let begun = clocks::snapshot().now().0 - waited_before();
-        Deadline::Virtual(VirtualInstant(begun).plus(span))
+        self.after_on(Timebase::MONOTONIC, span)
+    }
+
+    /// The same on another clock. A call that a thread makes again because its process has been brought in was made earlier than now.
+    pub fn after_on(&self, base: Timebase, span: Span) -> Deadline {
+        clocks::after(Span(span.0.saturating_sub(waited_before())), base, &clocks::snapshot())
     }
 
     /// The deadline of a relative timeout; never where there is none. EINVAL where it is no valid time.

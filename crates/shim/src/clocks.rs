@@ -101,8 +101,15 @@ pub enum Timebase {
     Virtual(Span),
     /// The wall clock plus a constant number of seconds.
     Wall(i64),
+    /// CLOCK_BOOTTIME plus a constant.
+    Boot(Span),
     /// CPU time.
     Cpu,
+}
+
+impl Timebase {
+    /// The clock of all timeouts that name none.
+    pub const MONOTONIC: Timebase = Timebase::Virtual(Span::ZERO);
 }
 
 /// An absolute time on a time base as a deadline; `None` where it is no valid time.
@@ -116,17 +123,26 @@ pub fn absolute(time: Timespec, base: Timebase) -> Option<Deadline> {
             secs: time.secs.saturating_sub(ahead),
             nanos: time.nanos as u32,
         }),
+        Timebase::Boot(offset) => Deadline::Boot(VirtualInstant(span.0.saturating_sub(offset.0))),
         Timebase::Cpu => return None,
     })
 }
 
+/// The deadline `span` after a look. CLOCK_BOOTTIME counts a suspend that comes meanwhile; the wall clock's steps change no such
+/// deadline.
+pub fn after(span: Span, base: Timebase, look: &Snapshot) -> Deadline {
+    let instant = look.now().plus(span);
+    match base {
+        Timebase::Boot(_) => Deadline::Boot(instant.plus(look.segment.boot)),
+        _ => Deadline::Virtual(instant),
+    }
+}
+
 /// The time base of a clock that can be waited on; EINVAL for the others.
-pub fn timebase(clock: ClockId, snapshot: &Snapshot) -> SysResult<Timebase> {
+pub fn timebase(clock: ClockId) -> SysResult<Timebase> {
     match clock {
         ClockId::MONOTONIC => Ok(Timebase::Virtual(offsets().monotonic)),
-        ClockId::BOOTTIME | ClockId::BOOTTIME_ALARM => {
-            Ok(Timebase::Virtual(Span(snapshot.segment.boot.0.saturating_add(offsets().boot.0))))
-        }
+        ClockId::BOOTTIME | ClockId::BOOTTIME_ALARM => Ok(Timebase::Boot(offsets().boot)),
         ClockId::REALTIME | ClockId::REALTIME_ALARM => Ok(Timebase::Wall(0)),
         ClockId::TAI => Ok(Timebase::Wall(data().tai.load(Relaxed) as i64)),
         _ if clock.is_cpu_clock() => Ok(Timebase::Cpu),

@@ -13,11 +13,13 @@ pub fn due(deadline: Deadline, snapshot: &Snapshot) -> VirtualInstant {
     due_by(deadline, &snapshot.segment)
 }
 
-/// The same by one piece of the clock: a wall time is another instant after the wall clock was stepped.
-fn due_by(deadline: Deadline, segment: &Segment) -> VirtualInstant {
+/// The same by one piece of the clock: a wall time is another instant after the wall clock was stepped, and a time of CLOCK_BOOTTIME
+/// after a suspend.
+pub fn due_by(deadline: Deadline, segment: &Segment) -> VirtualInstant {
     match deadline {
         Deadline::Virtual(instant) => instant,
         Deadline::Wall(wall) => segment.virtual_at_wall(wall),
+        Deadline::Boot(boot) => segment.virtual_at_boot(boot),
         Deadline::Never => VirtualInstant::NEVER,
     }
 }

@@ -5,7 +5,7 @@
 //! kernel's timer anew ([`rearm_all`]). The signals, overruns and read counts are the kernel's own.
 
 use crate::clocks;
-use crate::deadline::{due, real_due};
+use crate::deadline::{due, due_by, real_due};
 use crate::layout::{clock, fork_data, registry};
 use crate::process;
 use crate::sys::{
@@ -287,7 +287,8 @@ fn slow_series(
     let pieces = clock().to_come(registry(), look).map(|(piece, _)| piece);
     for piece in pieces.filter(|piece| piece.segment.real <= soon) {
         let stands = piece.segment.pace == Pace::Frozen;
-        if stands || (is_by_wall && piece.segment.wall != look.segment.wall) {
+        let moves = due_by(setting.deadline, &piece.segment) != due(setting.deadline, look);
+        if stands || moves {
             return None;
         }
         interval = interval.max(real_interval_at(setting.interval, piece.rate));
@@ -303,6 +304,17 @@ fn slow_series(
     let at = RealInstant(next.0.saturating_sub(behind));
     let armed = Armed { at, interval, ..Armed::disarmed(look.segment.wall) };
     (next != RealInstant::NEVER && at >= AT_ONCE).then(|| Plan::series(setting, armed))
+}
+
+/// A setting without the expiries that have come by now.
+pub fn to_come(setting: Setting) -> Setting {
+    let look = clocks::snapshot();
+    let late = look.now().since(due(setting.deadline, &look));
+    match setting.interval.0 {
+        _ if late < Span::ZERO => setting,
+        0 => Setting { deadline: Deadline::Never, ..setting },
+        interval => later(setting, Span((late.0 / interval + 1).saturating_mul(interval))),
+    }
 }
 
 /// How the kernel's timer is set.

@@ -79,6 +79,7 @@ pub fn later(setting: Setting, by: Span) -> Setting {
     let deadline = match setting.deadline {
         Deadline::Virtual(instant) => Deadline::Virtual(instant.plus(by)),
         Deadline::Wall(wall) => Deadline::Wall(wall.plus(by)),
+        Deadline::Boot(boot) => Deadline::Boot(boot.plus(by)),
         Deadline::Never => Deadline::Never,
     };
     Setting { deadline, ..setting }

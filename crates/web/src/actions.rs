@@ -186,6 +186,13 @@ fn words_of(action: &Action) -> Result<Words, Refusal> {
         Action::LinkRm { network, end } => edits::link_rm(network, end)?,
         Action::NodeAdd(new) => edits::node_add(new)?,
         Action::NodeRm { network, name } => edits::node_rm(network, name)?,
+        Action::ScheduleAdd { network, change } => edits::schedule("add", network, change)?,
+        Action::ScheduleMove { network, change, at } => {
+            let mut all = edits::schedule("move", network, change)?;
+            all.insert(3, parsed::<Span>("at", at)?);
+            all
+        }
+        Action::ScheduleRm { network, change } => edits::schedule("rm", network, change)?,
         Action::Down { network } => words(&["down", &container(network)?]),
         Action::Up { file, rounds, tdf } => {
             let file = if file.starts_with('-') { format!("./{file}") } else { file.clone() };

@@ -89,6 +89,14 @@ pub fn node_rm(network: &str, name: &str) -> Result<Words, Refusal> {
     Ok(words(&["node", "rm", &container(name)?, "--network", &container(network)?]))
 }
 
+/// Returns the command line that adds a change to come, or another whose word is `verb`. The change follows these two words.
+pub fn schedule(verb: &str, network: &str, change: &str) -> Result<Words, Refusal> {
+    let change = lorentz_network::parse_change(change)
+        .map_err(|what| Refusal::wrong(format!("change: {what}")))?;
+    let network = container(network)?;
+    Ok(words(&["schedule", verb, &change.to_string(), "--network", &network]))
+}
+
 fn end_of(key: &str, text: &str) -> Result<String, Refusal> {
     let end: Result<Endpoint, _> = text.parse();
     Ok(end.map_err(|error| Refusal::wrong(format!("{key}: {error}")))?.to_string())
@@ -128,6 +136,17 @@ mod tests {
     fn link(json: &str) -> Result<String, String> {
         let new: NewLink = serde_json::from_str(json).unwrap();
         link_add(&new).map(|words| shown(&words)).map_err(|refusal| refusal.1)
+    }
+
+    #[test]
+    fn a_change_to_come_is_written_as_in_a_file() {
+        let change = r#"{"at": "90s", "link": "a:eth0", "set": {"loss": "1%"}}"#;
+        assert_eq!(
+            schedule("rm", "lab", change).map(|words| shown(&words)).map_err(|refusal| refusal.1),
+            Ok("lorentz schedule rm '{at: 1m30s, link: a:eth0, set: {loss: 1%}}' --network lab"
+                .into())
+        );
+        assert!(schedule("add", "lab", "soon").is_err());
     }
 
     #[test]

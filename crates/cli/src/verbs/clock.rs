@@ -11,7 +11,7 @@ use lorentz_control::{host_time, Clock};
 
 use crate::clock_error_args::{
     BumpArgs, ClockVerb, DriftArgs, ErringClock, LeapSecondArgs, LeapSecondWord, LogArgs,
-    StrobeArgs,
+    StrobeArgs, SuspendArgs,
 };
 use crate::exit_status::FAILED;
 use crate::print;
@@ -32,6 +32,9 @@ pub fn dispatch(verb: &ClockVerb) -> anyhow::Result<i32> {
             change(at, ClockErrorChange::Bump(*by, slew))
         }
         ClockVerb::Strobe(args) => strobe(args),
+        ClockVerb::Suspend(SuspendArgs { at, length }) => {
+            change(at, ClockErrorChange::Suspend(positive("suspend", *length)?))
+        }
         ClockVerb::LeapSecond(LeapSecondArgs { at, what }) => {
             let insert = match what {
                 LeapSecondWord::Insert => Some(true),

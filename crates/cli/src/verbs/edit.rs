@@ -1,14 +1,17 @@
-//! `link add`, `link rm`, `node add`, `node rm`, `inspect --yaml`: changes of a running network's nodes and links.
+//! `link add`, `link rm`, `node add`, `node rm`, `schedule`, `inspect --yaml`: changes of a running network's nodes, links and
+//! schedule.
 
 use lorentz_container::StateDir;
 use lorentz_network::plan::Endpoint;
+use lorentz_network::topology::ScheduledChange;
 use lorentz_network::{
-    self as network, ExecPolicy, LinkStatus, Network, NetworkRefusal, NetworkStatus, NodeStatus,
+    self as network, ExecPolicy, LinkStatus, Network, NetworkRefusal, NetworkStatus, NewSchedule,
+    NodeStatus,
 };
 use serde_json::json;
 
-use crate::edit_args::{LinkAdd, LinkRm, NodeAdd, NodeRm, NodeVerb};
-use crate::print;
+use crate::edit_args::{LinkAdd, LinkRm, NodeAdd, NodeRm, NodeVerb, ScheduleOf, ScheduleVerb};
+use crate::{print, print_network};
 
 pub fn link_add(args: &LinkAdd) -> anyhow::Result<i32> {
     let state = StateDir::open()?;
@@ -59,6 +62,52 @@ fn node_rm(args: &NodeRm) -> anyhow::Result<i32> {
         print::out_json(&json!({ "network": name, "ended": ended, "failed": failed }))?;
     } else {
         failed.iter().for_each(|line| eprintln!("lorentz: {line}"));
+    }
+    Ok(0)
+}
+
+pub fn schedule(verb: &ScheduleVerb) -> anyhow::Result<i32> {
+    let nothing = NewSchedule::default;
+    match verb {
+        ScheduleVerb::Show(of) => schedule_show(of),
+        ScheduleVerb::Add(args) => {
+            let (added, from_now) = (args.changes.clone(), args.from_now);
+            reschedule(&args.of, NewSchedule { added, from_now, ..nothing() })
+        }
+        ScheduleVerb::Rm(args) => {
+            reschedule(&args.of, NewSchedule { removed: args.changes.clone(), ..nothing() })
+        }
+        ScheduleVerb::Move(args) => {
+            let moved = ScheduledChange { at: args.at, ..args.change.clone() };
+            let (removed, added) = (vec![args.change.clone()], vec![moved]);
+            reschedule(&args.of, NewSchedule { removed, added, ..nothing() })
+        }
+        ScheduleVerb::Set(args) => {
+            let added = network::read_schedule(&args.file)?;
+            let from_now = args.from_now;
+            reschedule(&args.of, NewSchedule { added, replaces: true, from_now, ..nothing() })
+        }
+        ScheduleVerb::Clear(of) => reschedule(of, NewSchedule { replaces: true, ..nothing() }),
+    }
+}
+
+fn schedule_show(of: &ScheduleOf) -> anyhow::Result<i32> {
+    let state = StateDir::open()?;
+    let name = Network::name(&state, of.network.as_deref())?;
+    let to_come = network::schedule_of(&state, &name)?;
+    match of.json {
+        true => print::out_json(&serde_json::to_value(&to_come)?)?,
+        false => print::out(&print_network::schedule(&to_come))?,
+    }
+    Ok(0)
+}
+
+fn reschedule(of: &ScheduleOf, new: NewSchedule) -> anyhow::Result<i32> {
+    let state = StateDir::open()?;
+    let name = Network::name(&state, of.network.as_deref())?;
+    let to_come: Vec<ScheduledChange> = network::schedule(&state, &name, new)?;
+    if of.json {
+        print::out_json(&serde_json::to_value(&to_come)?)?;
     }
     Ok(0)
 }

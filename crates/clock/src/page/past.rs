@@ -243,12 +243,15 @@ impl ClockPage {
         self.look_back(registry, |pieces| piece_of(pieces, real).map(|(_, virt)| virt))
     }
 
-    /// Returns virtual time when the host's monotonic clock showed `real`, also before the clock was created, as
+    /// Returns CLOCK_BOOTTIME inside when the host's monotonic clock showed `real`, also before the clock was created, as
     /// [`ClockPage::wall_of`] does.
-    pub fn virtual_or_before(&self, registry: &Registry, real: RealInstant) -> VirtualInstant {
-        self.virtual_of(registry, real).unwrap_or_else(|| {
-            let first = self.pieces[0].load().segment;
-            first.virt.plus(real.since(first.real))
+    pub fn boot_of(&self, registry: &Registry, real: RealInstant) -> VirtualInstant {
+        self.look_back(registry, |pieces| match piece_of(pieces, real) {
+            Some((segment, virt)) => virt.plus(segment.boot),
+            None => {
+                let first = self.pieces[0].load().segment;
+                first.virt.plus(first.boot).plus(real.since(first.real))
+            }
         })
     }
 

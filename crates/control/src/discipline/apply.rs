@@ -35,6 +35,8 @@ pub enum ClockErrorChange {
     Drift(i64, #[serde(with = "nanos_or_none")] Option<Span>),
     /// The wall clock is moved: at once, or by a drift of all clocks that takes so long.
     Bump(#[serde(with = "nanos")] Span, #[serde(with = "nanos_or_none")] Option<Span>),
+    /// The machine is suspended for so long: CLOCK_BOOTTIME and the wall clock go on by it at once. No error: the truth does too.
+    Suspend(#[serde(with = "nanos")] Span),
     /// The status asks for a leap second at the end of the day: one more, one less, or none.
     LeapSecond(Option<bool>),
     /// No error any more: no drift, no discipline, and the wall clock is set to true time.
@@ -76,6 +78,7 @@ impl ClockErrorChange {
             ClockErrorChange::Drift(drift, _) => (drift, 0),
             ClockErrorChange::Bump(by, None) => (0, i128::from(by.0)),
             ClockErrorChange::Bump(by, Some(span)) => (drift_of(by, span), 0),
+            ClockErrorChange::Suspend(length) => (0, i128::from(length.0)),
             ClockErrorChange::LeapSecond(_) => (0, 0),
             ClockErrorChange::Reset => (0, -offset),
         };
@@ -94,6 +97,7 @@ impl ClockErrorChange {
             ClockErrorChange::Drift(drift, Some(span)) => state.drift_for(drift, span),
             ClockErrorChange::Bump(by, Some(span)) => state.drift_for(drift_of(by, span), span),
             ClockErrorChange::Bump(by, None) => state.step(i128::from(by.0)),
+            ClockErrorChange::Suspend(length) => state.suspend(length),
             ClockErrorChange::LeapSecond(insert) => state.kernel.ask_leap_second(insert),
             ClockErrorChange::Reset => state.reset(),
         }
@@ -200,7 +204,7 @@ impl Clock {
 
     /// Whether the page, of which this is a look, has the course.
     fn has_course(&self, look: &Snapshot, course: &[Course]) -> bool {
-        let in_force = look.rate == course[0].rate && look.segment.wall == course[0].wall;
+        let in_force = course[0].is_in_force(look);
         let to_come = self.reading().to_come.len();
         let is_ahead = to_come + 1 >= course.len().min(CHANGES_AHEAD / 2);
         in_force && (look.segment.pace == Pace::Frozen || is_ahead)
@@ -225,10 +229,12 @@ impl Clock {
         let mut state: ErrorState = match fs::read(self.error_path()) {
             Ok(text) => serde_json::from_slice(&text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(ErrorState::new(now, wall, look.rate, self.page().true_wall()));
+                let true_wall = self.page().true_wall();
+                return Ok(ErrorState::new(now, wall, look.segment.boot, look.rate, true_wall));
             }
             Err(error) => return Err(error),
         };
+        state.notice_boot(look.segment.boot);
         let before = state.wall();
         state.notice_rate(look.rate);
         state.advance(now);
@@ -266,7 +272,7 @@ impl Clock {
         let first = state.course(0)[0];
         state.note_rate(first.rate, None);
         self.store_error(&state)?;
-        let moved = if self.look().rate == first.rate { Moved::Wall } else { Moved::All };
+        let moved = if self.look().rate == first.rate { Moved::Offset } else { Moved::All };
         let (counts, _) = self.change_locked(moved, None, |change, _| put(change, &first))?;
         let begun = self.look();
         let mut state = before;
@@ -287,7 +293,7 @@ impl Clock {
     /// Publishes what of the course is to come. Its beginning is in force, unless what was announced before changed it meanwhile.
     fn announce(&self, course: &[Course]) -> io::Result<()> {
         let look = self.look();
-        if (look.rate, look.segment.wall) != (course[0].rate, course[0].wall) {
+        if !course[0].is_in_force(&look) {
             self.change_locked(Moved::All, None, |change, _| put(change, &course[0]))?;
         }
         for then in &course[1..] {
@@ -380,6 +386,7 @@ fn put(change: &mut lorentz_clock::Change, course: &Course) {
         change.pace = Pace::Running(course.rate);
     }
     change.wall = course.wall;
+    change.boot = course.boot;
 }
 
 /// The state of a container that has not changed it: whether the host's time can be relied on, and how far. Its clock goes with the

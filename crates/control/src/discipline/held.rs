@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::io;
 
-use lorentz_clock::{Rate, VirtualInstant, WallTime};
+use lorentz_clock::{Rate, Span, VirtualInstant, WallTime};
 use lorentz_syscalls::{Errno, Timex};
 
 use super::apply::ClockErrorChange;
@@ -60,12 +60,12 @@ impl HeldClock {
         line.leap(truth, wall)
     }
 
-    /// The wall clock's offset in a piece that begins at `own`.
-    pub(crate) fn wall_from(&self, own: VirtualInstant) -> Option<WallTime> {
+    /// The offsets of the wall clock and of CLOCK_BOOTTIME in a piece that begins at `own`.
+    pub(crate) fn offsets_from(&self, own: VirtualInstant) -> Option<(WallTime, Span)> {
         let mut error = self.error.borrow_mut();
         let line = error.as_mut()?;
         line.advance(own);
-        Some(line.state().wall())
+        Some((line.state().wall(), line.state().boot()))
     }
 
     /// The rate of the clock by itself, if the rate without error is `rate`.

@@ -117,7 +117,8 @@ mod tests {
 
     fn state(change: impl FnOnce(&mut ErrorState)) -> ErrorState {
         let zero = WallTime { secs: 0, nanos: 0 };
-        let mut state = ErrorState::new(VirtualInstant(1_000 * SECOND), zero, Rate::ONE, zero);
+        let mut state =
+            ErrorState::new(VirtualInstant(1_000 * SECOND), zero, Span::ZERO, Rate::ONE, zero);
         change(&mut state);
         state
     }

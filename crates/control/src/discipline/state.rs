@@ -1,6 +1,6 @@
 //! The state of a clock that errs, and how it goes on by itself: pure arithmetic over virtual time.
 
-use lorentz_clock::{Rate, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
+use lorentz_clock::{Rate, Segment, Snapshot, Span, VirtualInstant, WallTime, NANOS_PER_SEC};
 use lorentz_syscalls::Timex;
 use rand_pcg::rand_core::RngCore;
 use rand_pcg::Pcg64;
@@ -43,6 +43,8 @@ pub(super) struct ErrorState {
     wall: i128,
     /// The offset of true wall time to the truth, ns.
     true_wall: i128,
+    /// The offset of CLOCK_BOOTTIME to the virtual clock, ns. Suspends alone move it.
+    boot: i64,
     /// Rates with an error, and the rates without it that they stand for.
     known: Vec<((u64, u64), (u64, u64))>,
 }
@@ -96,6 +98,20 @@ pub(super) struct Course {
     pub from: VirtualInstant,
     pub rate: Rate,
     pub wall: WallTime,
+    pub boot: Span,
+}
+
+impl Course {
+    /// Whether the clock goes on as in `other`.
+    pub fn is_like(&self, other: &Course) -> bool {
+        (self.rate, self.wall, self.boot) == (other.rate, other.wall, other.boot)
+    }
+
+    /// Whether the clock goes on like this at a look.
+    pub fn is_in_force(&self, look: &Snapshot) -> bool {
+        let Segment { wall, boot, .. } = look.segment;
+        self.is_like(&Course { from: self.from, rate: look.rate, wall, boot })
+    }
 }
 
 fn terms(rate: Rate) -> (u64, u64) {
@@ -104,7 +120,13 @@ fn terms(rate: Rate) -> (u64, u64) {
 
 impl ErrorState {
     /// The state of a clock whose wall clock alone may err: it has been stepped from `true_wall` on.
-    pub fn new(now: VirtualInstant, wall: WallTime, rate: Rate, true_wall: WallTime) -> ErrorState {
+    pub fn new(
+        now: VirtualInstant,
+        wall: WallTime,
+        boot: Span,
+        rate: Rate,
+        true_wall: WallTime,
+    ) -> ErrorState {
         ErrorState {
             kernel: Discipline::default(),
             in_force: None,
@@ -117,6 +139,7 @@ impl ErrorState {
             rest: 0,
             wall: wall.as_nanos(),
             true_wall: true_wall.as_nanos(),
+            boot: boot.0,
             known: vec![(terms(rate), terms(rate))],
         }
     }
@@ -269,6 +292,23 @@ impl ErrorState {
         }
     }
 
+    /// The clock's machine has been suspended: CLOCK_BOOTTIME, the wall clock and true wall time have gone on.
+    pub fn suspend(&mut self, by: Span) {
+        self.boot = self.boot.saturating_add(by.0);
+        self.wall += i128::from(by.0);
+        self.true_wall += i128::from(by.0);
+    }
+
+    /// Takes note of CLOCK_BOOTTIME's offset in force: a suspend may not have been published.
+    pub fn notice_boot(&mut self, boot: Span) {
+        self.suspend(Span(boot.0 - self.boot));
+    }
+
+    /// The offset of CLOCK_BOOTTIME to the virtual clock.
+    pub fn boot(&self) -> Span {
+        Span(self.boot)
+    }
+
     /// Adds a drift that ends after `length` of virtual time, in [`PARTS`].
     pub fn drift_for(&mut self, drift: i64, length: Span) {
         self.passing.push(PassingDrift { drift, until: self.at.saturating_add(length.0) });
@@ -372,7 +412,7 @@ impl ErrorState {
             }
             then.advance(VirtualInstant(next));
             let (now, last) = (then.course_now(), course[course.len() - 1]);
-            if (last.rate, last.wall) == (now.rate, now.wall) {
+            if now.is_like(&last) {
                 continue;
             }
             course.push(now);
@@ -403,7 +443,8 @@ impl ErrorState {
     }
 
     fn course_now(&self) -> Course {
-        Course { from: VirtualInstant(self.at), rate: self.rate(), wall: self.wall() }
+        let from = VirtualInstant(self.at);
+        Course { from, rate: self.rate(), wall: self.wall(), boot: self.boot() }
     }
 
     fn virtual_at_second(&self, secs: i64) -> i64 {

@@ -83,8 +83,9 @@ fn random_calls_are_answered_as_by_the_kernel() {
     for text in oracle().lines() {
         let line = Line::parse(text);
         let offset = WallTime::from_nanos(i128::from(line.wall - line.monotonic.0));
-        let state =
-            state.get_or_insert_with(|| ErrorState::new(line.monotonic, offset, Rate::ONE, offset));
+        let state = state.get_or_insert_with(|| {
+            ErrorState::new(line.monotonic, offset, Span::ZERO, Rate::ONE, offset)
+        });
         state.advance(line.monotonic);
         // The clocks were read one after the other.
         let ahead = line.wall - state.wall_clock().0 * NANOS_PER_SEC - state.wall_clock().1;
@@ -124,7 +125,7 @@ fn random_calls_are_answered_as_by_the_kernel() {
 
 fn perfect() -> ErrorState {
     let wall = WallTime { secs: 1_900_000_000, nanos: 0 };
-    ErrorState::new(VirtualInstant(0), wall, Rate::ONE, wall)
+    ErrorState::new(VirtualInstant(0), wall, Span::ZERO, Rate::ONE, wall)
 }
 
 #[test]
@@ -250,7 +251,7 @@ fn a_clock_of_the_host_tells_the_hosts_bound() {
 #[test]
 fn a_slew_that_is_published_late_is_whole() {
     let wall = WallTime { secs: 1_000_000_000, nanos: 900_000_000 };
-    let mut state = ErrorState::new(VirtualInstant(0), wall, Rate::ONE, wall);
+    let mut state = ErrorState::new(VirtualInstant(0), wall, Span::ZERO, Rate::ONE, wall);
     let before = state.kernel;
     let adjtime = AdjModes::ADJ_ADJTIME.with(AdjModes::ADJ_SINGLESHOT);
     let mut timex = Timex { offset: 2_500, ..Timex::default() }.with_modes(adjtime);
@@ -263,4 +264,17 @@ fn a_slew_that_is_published_late_is_whole() {
     state.advance(VirtualInstant(10 * NANOS_PER_SEC));
     // Five seconds of the clock, each 500 us longer than one of its oscillator.
     assert_eq!(state.offset(), 2_498_751);
+}
+
+#[test]
+fn a_suspend_is_no_error() {
+    let hour = Span::from_secs(3600);
+    let mut state = perfect();
+    state.err_by(5);
+    let wall = state.wall();
+    state.suspend(hour);
+    assert_eq!((state.offset(), state.boot(), state.wall()), (5, hour, wall.plus(hour)));
+    // The process that suspended the clock died before it published that.
+    state.notice_boot(Span::ZERO);
+    assert_eq!((state.offset(), state.boot(), state.wall()), (5, Span::ZERO, wall));
 }

@@ -53,6 +53,7 @@ pub(super) fn is_of_clocks(at: Location, change: &ScheduledChange) -> Result<boo
         || change.drift.is_some()
         || change.length.is_some()
         || change.strobe.is_some()
+        || change.suspend.is_some()
         || change.leap_second.is_some()
         || change.reset;
     match change.clock.is_some() {
@@ -88,12 +89,20 @@ fn changes(
     at: Location,
     change: &ScheduledChange,
 ) -> Result<Vec<(Span, ClockErrorChange)>, PlanError> {
-    let ScheduledChange { bump, slew, drift, length, leap_second, strobe, reset, .. } = change;
-    let given = [bump.is_some(), drift.is_some(), leap_second.is_some(), strobe.is_some(), *reset];
+    let ScheduledChange { bump, slew, drift, length, leap_second, strobe, suspend, reset, .. } =
+        change;
+    let given = [
+        bump.is_some(),
+        drift.is_some(),
+        leap_second.is_some(),
+        strobe.is_some(),
+        suspend.is_some(),
+        *reset,
+    ];
     let is_of_bump = slew.is_none() || bump.is_some();
     let is_of_drift = length.is_none() || drift.is_some();
     if given.iter().filter(|given| **given).count() != 1 || !is_of_bump || !is_of_drift {
-        let what = "schedule: clock: expected one of bump (with slew), drift (with for), strobe, leap-second, reset";
+        let what = "schedule: clock: expected one of bump (with slew), drift (with for), strobe, suspend, leap-second, reset";
         return refuse(at, what);
     }
     let slew = span("slew", slew.as_ref())?.map(|slew| positive("slew", at, slew)).transpose()?;
@@ -116,6 +125,8 @@ fn changes(
             LeapSecondFault::Delete => Some(false),
             LeapSecondFault::None => None,
         })
+    } else if let Some(length) = span("suspend", suspend.as_ref())? {
+        ClockErrorChange::Suspend(positive("suspend", at, length)?)
     } else if let Some(strobe) = strobe {
         let by = required("strobe: by", &strobe.by)?;
         let period = positive("strobe: period", at, required("strobe: period", &strobe.period)?)?;

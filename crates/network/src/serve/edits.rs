@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use lorentz_clock::VirtualInstant;
+use lorentz_clock::{Span, VirtualInstant};
 use lorentz_container::StateDir;
 use lorentz_emulator::{Attachment, Emulator, LinkId, StationId, SwitchId};
 use nix::sched::{setns, CloneFlags};
@@ -18,7 +18,7 @@ use crate::check;
 use crate::directory::{container_of, NetworkDir};
 use crate::kernel_timers::KernelTimers;
 use crate::node::{make_interface, network_namespace, node_status};
-use crate::plan::{ChangePlan, Endpoint, LinkPlan, NetworkPlan, NodePlan};
+use crate::plan::{ChangePlan, ClockChangePlan, Endpoint, LinkPlan, NetworkPlan, NodePlan};
 use crate::protocol::{NodeStatus, Replacement};
 use crate::tap::Tap;
 
@@ -52,6 +52,8 @@ pub(super) struct Topology<'a> {
     pub timers: &'a mut KernelTimers,
     pub receivers: &'a mut Receivers,
     pub schedule: &'a mut VecDeque<ChangePlan>,
+    pub clock_schedule: &'a mut VecDeque<ClockChangePlan>,
+    pub started: VirtualInstant,
     pub rounds: Option<&'a mut Rounds>,
 }
 
@@ -67,6 +69,8 @@ impl Topology<'_> {
         now: VirtualInstant,
     ) -> Result<(), String> {
         let wanted = self.wanted().map_err(|error| format!("{error:#}"))?;
+        let since_start = now.since(self.started);
+        self.check_schedule(&wanted, since_start)?;
         let made = self.make_devices(&wanted, replacement).map_err(|error| format!("{error:#}"))?;
         for (name, kind) in &wanted.switches {
             if !self.switches.contains_key(name) {
@@ -85,7 +89,7 @@ impl Topology<'_> {
             self.add_link(link, now);
         }
         self.switches.retain(|name, _| wanted.switches.iter().any(|(one, _)| one == name));
-        self.take_over(wanted);
+        self.take_over(wanted, since_start);
         // The file that a later change begins with.
         let renamed = fs::rename(self.directory.next_topology(), self.directory.topology());
         renamed.map_err(|error| format!("topology.yaml: {error}"))
@@ -100,6 +104,20 @@ impl Topology<'_> {
             "a network keeps its name, and whether it runs in rounds"
         );
         Ok(wanted)
+    }
+
+    /// Checks that no change which is new was to come before now: those that are not new have come at their instants.
+    fn check_schedule(&self, wanted: &NetworkPlan, now: Span) -> Result<(), String> {
+        let links = wanted.schedule.iter().filter(|one| !self.plan.schedule.contains(one));
+        let known = &self.plan.clock_schedule;
+        let clocks = wanted.clock_schedule.iter().filter(|one| !known.contains(one));
+        let mut all = links.map(|one| one.at).chain(clocks.map(|one| one.at));
+        match all.find(|at| *at <= now) {
+            None => Ok(()),
+            Some(at) => Err(format!(
+                "schedule: at {at}: is past, {now} after the start; expected a later time"
+            )),
+        }
     }
 
     /// Makes the devices of the links that are new.
@@ -210,12 +228,11 @@ impl Topology<'_> {
             .iter_mut()
             .filter(|port| ends.contains(&port.end))
             .for_each(Port::remove);
-        self.schedule.retain(|change| !ends.contains(&change.end));
         self.plan.links[link].forget_ends();
     }
 
-    /// Takes the nodes, switches and positions of `wanted` for its own.
-    fn take_over(&mut self, wanted: NetworkPlan) {
+    /// Takes the nodes, switches, positions and changes to come of `wanted` for its own.
+    fn take_over(&mut self, wanted: NetworkPlan, since_start: Span) {
         for gone in &self.plan.nodes {
             if !wanted.nodes.iter().any(|node| node.name == gone.name) {
                 self.timers.forget(&gone.name);
@@ -230,9 +247,14 @@ impl Topology<'_> {
                 self.timers.add_node(self.state, &self.plan.name, node);
             }
         }
-        let NetworkPlan { nodes, switches, positions, .. } = wanted;
+        let links = wanted.schedule.iter().filter(|change| change.at > since_start);
+        *self.schedule = links.cloned().collect();
+        let clocks = wanted.clock_schedule.iter().filter(|change| change.at > since_start);
+        *self.clock_schedule = clocks.cloned().collect();
+        let NetworkPlan { nodes, switches, positions, schedule, clock_schedule, .. } = wanted;
         (self.plan.nodes, self.plan.switches) = (nodes, switches);
         self.plan.positions = positions;
+        (self.plan.schedule, self.plan.clock_schedule) = (schedule, clock_schedule);
     }
 }
 

@@ -4,7 +4,9 @@ use lorentz_emulator::impair::Impairments;
 use lorentz_emulator::units::Delay;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_saphyr::Spanned;
+use std::fmt;
 
 /// Whether a value is the default, which is left out of the file.
 pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -65,6 +67,10 @@ pub struct ScheduledChange {
     /// Their clocks step forth and back
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strobe: Option<Strobe>,
+    /// Their machines are suspended for so long, as 2h: all clocks but CLOCK_MONOTONIC go on by it at once
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub suspend: Option<Spanned<String>>,
     /// The last second of their UTC day comes twice, or is left out
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leap_second: Option<LeapSecondFault>,
@@ -84,6 +90,36 @@ pub struct ScheduledChange {
     pub state: Option<State>,
 }
 
+/// YAML on one line, as in a topology file: `{at: 1m, link: r1:eth0, state: down}`.
+impl fmt::Display for ScheduledChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&flow(&serde_json::to_value(self).map_err(|_| fmt::Error)?))
+    }
+}
+
+fn flow(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| format!("{key}: {}", flow(value)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(values) => {
+            format!("[{}]", values.iter().map(flow).collect::<Vec<_>>().join(", "))
+        }
+        Value::String(text) if is_plain(text) => text.clone(),
+        Value::String(text) => format!("'{}'", text.replace('\'', "''")),
+        other => other.to_string(),
+    }
+}
+
+/// Whether YAML reads these characters as text without quotes. A number is no text.
+fn is_plain(text: &str) -> bool {
+    let is_plain = |one: char| one.is_ascii_alphanumeric() || "+-._%/:".contains(one);
+    let is_text = |one: char| one.is_ascii_alphabetic() || one == '%';
+    let stands_free = !text.starts_with([':', '%']) && !text.ends_with(':');
+    stands_free && text.chars().all(is_plain) && text.chars().any(is_text)
+}
+
 impl ScheduledChange {
     /// Leaves the clock of `node` out. Returns whether there is still something to change.
     pub(crate) fn keeps_clocks_without(&mut self, node: &str) -> bool {
@@ -98,7 +134,7 @@ impl ScheduledChange {
     }
 
     /// A change of nothing, at this instant.
-    pub(super) fn at(at: Delay) -> ScheduledChange {
+    pub(crate) fn at(at: Delay) -> ScheduledChange {
         ScheduledChange {
             at,
             link: None,
@@ -111,6 +147,7 @@ impl ScheduledChange {
             drift: None,
             length: None,
             strobe: None,
+            suspend: None,
             leap_second: None,
             reset: false,
             both: false,

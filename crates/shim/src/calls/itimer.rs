@@ -54,7 +54,7 @@ fn set_real_timer(new: &Itimerspec) -> SysResult<Itimerspec> {
     let timer =
         registry().claim_timer(process::own(), TimerKind::Interval, 0).ok_or(Errno::ENOMEM)?;
     let kernel = Kernel::of(timer, TimerKind::Interval, 0);
-    let setting = setting_of(new, false, Timebase::Virtual(Span::ZERO)).ok_or(Errno::EINVAL)?;
+    let setting = setting_of(new, false, Timebase::MONOTONIC).ok_or(Errno::EINVAL)?;
     exclusively(timer, || {
         let before = remaining(timer, kernel)?;
         arm(timer, kernel, setting, 0);

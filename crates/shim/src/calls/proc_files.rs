@@ -17,6 +17,7 @@ use crate::sys::{
     close, getpid, gettid, host_clock, sys, to_fd, ClockId, Fd, OpenFlags, SysResult, Sysno,
     Timespec, UserPtr,
 };
+use crate::time_namespace::offsets;
 use crate::timestamps;
 use crate::wait::{self, Masking};
 use core::sync::atomic::Ordering::Relaxed;
@@ -341,13 +342,11 @@ fn start_by_history(value: u64) -> u64 {
     let suspended = (boot.0 - clocks::host().0 + READING / 2).div_euclid(READING) * READING;
     let start = (value.min(i64::MAX as u64) as i64).saturating_mul(TICK);
     let real = RealInstant(start.saturating_sub(suspended));
-    let mut virt = clock().virtual_or_before(registry(), real);
+    let mut boot = clock().boot_of(registry(), real).plus(offsets().boot);
     if clock().leaps_enabled() {
-        virt = virt.plus(registry().leaps.at(real));
+        boot = boot.plus(registry().leaps.at(real));
     }
-    let look = clocks::snapshot();
-    let ahead = clocks::boot(&look).since(look.now());
-    (virt.plus(ahead).0.max(0) / TICK) as u64
+    (boot.0.max(0) / TICK) as u64
 }
 
 /// /proc/PID/schedstat: time on a processor and time in wait of one, ns, and a count.

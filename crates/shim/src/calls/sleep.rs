@@ -17,7 +17,7 @@ pub fn nanosleep(
     request: UserPtr<Timespec>,
     remaining: Option<UserPtr<Timespec>>,
 ) -> SysResult {
-    relative(call, request, remaining)
+    relative(call, Timebase::MONOTONIC, request, remaining)
 }
 
 /// clock_nanosleep(2).
@@ -31,9 +31,11 @@ pub fn clock_nanosleep(
     if clock.is_alarm_clock() {
         may_sleep_on(clock, flags, request)?;
     }
-    match clocks::timebase(clock, &clocks::snapshot()) {
+    match clocks::timebase(clock) {
         Err(_) | Ok(Timebase::Cpu) => on_cpu_clock(call, request),
-        Ok(_) if !flags.contains(TimerFlags::TIMER_ABSTIME) => relative(call, request, remaining),
+        Ok(base) if !flags.contains(TimerFlags::TIMER_ABSTIME) => {
+            relative(call, base, request, remaining)
+        }
         Ok(base) => {
             let deadline = clocks::absolute(request.read()?, base).ok_or(Errno::EINVAL)?;
             sleep(call, deadline).0
@@ -53,11 +55,12 @@ fn may_sleep_on(clock: ClockId, flags: TimerFlags, request: UserPtr<Timespec>) -
 
 fn relative(
     call: &Call,
+    base: Timebase,
     request: UserPtr<Timespec>,
     remaining: Option<UserPtr<Timespec>>,
 ) -> SysResult {
     let span = request.read()?.to_span().ok_or(Errno::EINVAL)?;
-    let (result, left) = sleep(call, call.after(span));
+    let (result, left) = sleep(call, call.after_on(base, span));
     if let (Err(Errno::EINTR), Some(remaining)) = (result, remaining) {
         remaining.write(Timespec::from_span(left))?;
     }

@@ -10,7 +10,7 @@ use crate::sys::{
     close, sys, to_fd, ClockId, Errno, Fd, Itimerspec, SysResult, Sysno, TimerFlags, Timespec,
     UserPtr,
 };
-use crate::timers::{arm, exclusively, remaining, Kernel};
+use crate::timers::{arm, exclusively, remaining, to_come, Kernel};
 use crate::user::Access;
 use crate::wait::{self, Masking};
 use lorentz_clock::{Deadline, ProcessId, Setting, Span, Timer, TimerKind};
@@ -27,7 +27,7 @@ pub fn timer_create(
     event: Option<UserPtr<SigEvent>>,
     id_at: UserPtr<u32>,
 ) -> SysResult {
-    match clocks::timebase(clock, &clocks::snapshot()) {
+    match clocks::timebase(clock) {
         Err(_) | Ok(Timebase::Cpu) => return call.by_kernel(),
         Ok(_) => {}
     }
@@ -181,7 +181,7 @@ pub fn settime(
     if !is_posix && clock_id.is_alarm_clock() && !process::has_capability(CAP_WAKE_ALARM) {
         return Err(Errno::EPERM);
     }
-    let base = clocks::timebase(clock_id, &clocks::snapshot())?;
+    let base = clocks::timebase(clock_id)?;
     let absolute = flags.contains(TimerFlags::TIMER_ABSTIME);
     let setting = setting_of(&new, absolute, base).ok_or(Errno::EINVAL)?;
     let before = exclusively(timer, || {
@@ -217,7 +217,7 @@ pub fn setting_of(new: &Itimerspec, absolute: bool, base: Timebase) -> Option<Se
     let deadline = match (value.0, absolute) {
         (0, _) => Deadline::Never,
         (_, true) => clocks::absolute(new.value, base)?,
-        (_, false) => Deadline::Virtual(clocks::snapshot().now().plus(value)),
+        (_, false) => clocks::after(value, base, &clocks::snapshot()),
     };
     Some(Setting { deadline, interval })
 }
@@ -277,8 +277,8 @@ fn take_cancellation(fd: Fd) -> SysResult<()> {
     exclusively(timer, || {
         let setting = timer.setting();
         timer.set_clock(timer.clock() & !Timer::CANCELLED);
-        // Setting it clears what made it readable.
-        arm(timer, Kernel::of(timer, TimerKind::Fd, fd.number()), setting, 0);
+        // Setting it clears what made it readable. The kernel forgets the expiries that have come by then, too.
+        arm(timer, Kernel::of(timer, TimerKind::Fd, fd.number()), to_come(setting), 0);
     });
     Err(Errno::ECANCELED)
 }

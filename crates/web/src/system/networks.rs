@@ -310,6 +310,7 @@ fn scheduled(change: &network::ScheduledChange) -> ScheduledChange {
     ScheduledChange {
         at_ns: Nanos(change.at_ns),
         what: format!("{}{ways}: {}", change.end, does.join(", ")),
+        change: change.as_in_a_file().to_string(),
     }
 }
 

@@ -115,6 +115,29 @@ pub enum Action {
         /// The node.
         name: String,
     },
+    /// Has a change of a link or of clocks come.
+    ScheduleAdd {
+        /// The network.
+        network: String,
+        /// The change, as in the `schedule` of a topology file.
+        change: String,
+    },
+    /// Has a change come at another instant.
+    ScheduleMove {
+        /// The network.
+        network: String,
+        /// The change that is to come.
+        change: String,
+        /// Virtual time from the start of the network.
+        at: String,
+    },
+    /// Has a change not come.
+    ScheduleRm {
+        /// The network.
+        network: String,
+        /// The change that is to come.
+        change: String,
+    },
     /// Ends a network.
     Down {
         /// The network.

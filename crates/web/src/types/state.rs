@@ -342,6 +342,8 @@ pub struct ScheduledChange {
     pub at_ns: Nanos,
     /// The change, in words.
     pub what: String,
+    /// The change, as `lorentz schedule` takes it.
+    pub change: String,
 }
 
 /// A network.

@@ -99,7 +99,35 @@ network: string,
 /**
  * The node.
  */
-name: string, } | { "do": "down", 
+name: string, } | { "do": "schedule-add", 
+/**
+ * The network.
+ */
+network: string, 
+/**
+ * The change, as in the `schedule` of a topology file.
+ */
+change: string, } | { "do": "schedule-move", 
+/**
+ * The network.
+ */
+network: string, 
+/**
+ * The change that is to come.
+ */
+change: string, 
+/**
+ * Virtual time from the start of the network.
+ */
+at: string, } | { "do": "schedule-rm", 
+/**
+ * The network.
+ */
+network: string, 
+/**
+ * The change that is to come.
+ */
+change: string, } | { "do": "down", 
 /**
  * The network.
  */

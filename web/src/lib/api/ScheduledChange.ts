@@ -12,4 +12,8 @@ at_ns: Nanos,
 /**
  * The change, in words.
  */
-what: string, };
+what: string, 
+/**
+ * The change, as `lorentz schedule` takes it.
+ */
+change: string, };

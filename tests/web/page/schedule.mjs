@@ -1,0 +1,74 @@
+// Changes to come of a network that runs: added by a form, dragged along the strip, moved and removed by keys.
+// Prints what was seen as one line of JSON.
+// node schedule.mjs ADDRESS NETWORK
+
+import { findings, open } from "./browser.mjs";
+
+const [address, network] = process.argv.slice(2);
+const browser = await open();
+const { page } = browser;
+const seen = { findings: [] };
+
+const strip = page.getByRole("region", { name: "Schedule, virtual time" });
+const dialog = page.getByRole("dialog");
+const mark = (at) => strip.getByRole("button", { name: `At ${at} s: ` });
+const shot = async (name) => {
+  seen.findings.push(...(await findings(page, name)));
+  if (process.env.SCREENSHOTS)
+    await page.screenshot({
+      path: `${process.env.SCREENSHOTS}/schedule-${name}.png`,
+    });
+};
+
+try {
+  await page.goto(address);
+  await page.getByRole("link", { name: network }).first().click();
+  await strip.getByText("nothing is to come").waitFor();
+
+  await strip.getByRole("button", { name: "Change", exact: true }).click();
+  await dialog.getByLabel("at", { exact: true }).fill("2000s");
+  await dialog.getByText("state: down").waitFor();
+  seen.command = await dialog.locator(".command code").innerText();
+  await shot("form");
+  await dialog.getByLabel("at", { exact: true }).fill("1ns");
+  await dialog
+    .getByRole("button", { name: "Add change", exact: true })
+    .click();
+  seen.refused = await dialog.getByRole("alert").innerText();
+  await dialog.getByLabel("at", { exact: true }).fill("2000s");
+  await dialog.getByLabel("change", { exact: true }).selectOption("set");
+  await dialog.getByLabel("delay", { exact: true }).fill("80ms");
+  await dialog.getByLabel("both ways").check();
+  await dialog
+    .getByRole("button", { name: "Add change", exact: true })
+    .click();
+  await dialog.waitFor({ state: "detached" });
+  await mark(2000).waitFor();
+  await strip.getByText("next in").waitFor();
+  await shot("strip");
+
+  // A drag to the middle of the strip, whose end is at 2560 s.
+  const track = await strip.locator(".track").boundingBox();
+  await mark(2000).hover();
+  await page.mouse.down();
+  const middle = track.x + track.width / 2;
+  const height = track.y + track.height / 2;
+  await page.mouse.move(middle + 40, height);
+  await page.mouse.move(middle, height);
+  await page.mouse.up();
+  await mark(1280).waitFor();
+  await mark(1280).press("ArrowRight");
+  await mark(1281).waitFor();
+  await mark(1281).press("Delete");
+  await strip.getByText("nothing is to come").waitFor();
+  seen.complaints = browser.complaints;
+  console.log(JSON.stringify(seen));
+} catch (error) {
+  await page.screenshot({
+    path: process.env.SCREENSHOT ?? "/tmp/lorentz-page-schedule.png",
+  });
+  console.error(error, JSON.stringify(seen), browser.complaints);
+  process.exitCode = 1;
+} finally {
+  await browser.close();
+}
