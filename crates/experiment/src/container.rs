@@ -16,6 +16,9 @@ use crate::overruns::Overruns;
 use crate::tasks::ContainerTasks;
 use crate::watch::TaskWatch;
 
+/// Before all instants: each wait that has ended and has not been left counts.
+pub(crate) const NO_WAIT_HANDLED: VirtualInstant = VirtualInstant(i64::MIN);
+
 /// A container in an experiment.
 pub struct ExperimentContainer {
     /// The container's name.
@@ -54,7 +57,8 @@ pub struct ExperimentContainer {
     pub(crate) waits_to_send: bool,
     /// Processor time it got, against the time due.
     pub(crate) account: Account,
-    /// Waits that ended up to here need no more attention: their threads have left them, or never will (siglongjmp).
+    /// Waits that ended up to here need no more attention: their threads have left them, or never will (siglongjmp). A change of the
+    /// clock that moves deadlines may move them to any time before: [`NO_WAIT_HANDLED`].
     pub(crate) waits_handled_until: VirtualInstant,
     /// How often its tasks had run when a slice last found them at rest.
     pub(crate) rested_at: Option<u64>,
@@ -129,7 +133,7 @@ impl ExperimentContainer {
             stopped,
             waits_to_send: false,
             account: Account::default(),
-            waits_handled_until: VirtualInstant(0),
+            waits_handled_until: NO_WAIT_HANDLED,
             rested_at: None,
             tasks,
             entries,

@@ -7,6 +7,7 @@ use lorentz_container::{ClockAnswer, ClockRequest};
 use lorentz_syscalls::{Errno, Timex};
 
 use super::Scheduler;
+use crate::container::NO_WAIT_HANDLED;
 
 impl Scheduler {
     /// Returns the instants of the experiment at which the clocks of these containers showed these times, ns.
@@ -30,18 +31,25 @@ impl Scheduler {
     ) -> anyhow::Result<ClockAnswer> {
         match request {
             ClockRequest::Adjust { container, timex, may_set } => {
-                let clock = &self.container(&container)?.clock;
+                let container = self.container(&container)?;
                 let bytes = timex.try_into().map_err(|_| anyhow::anyhow!("no struct timex"))?;
                 let mut timex = Timex::from_bytes(bytes);
-                let result = match clock.adjust(&mut timex, may_set) {
-                    Ok(state) => state,
+                let result = match container.clock.adjust(&mut timex, may_set) {
+                    Ok(state) => {
+                        container.waits_handled_until = NO_WAIT_HANDLED;
+                        state
+                    }
                     Err(refused) => Errno::in_register(refused) as i64,
                 };
                 Ok(ClockAnswer::Adjusted { result, timex: timex.to_bytes().to_vec() })
             }
             ClockRequest::ChangeError { container, change } => {
-                Ok(match self.container(&container)?.clock.change_error(change) {
-                    Ok(()) => ClockAnswer::Changed,
+                let container = self.container(&container)?;
+                Ok(match container.clock.change_error(change) {
+                    Ok(()) => {
+                        container.waits_handled_until = NO_WAIT_HANDLED;
+                        ClockAnswer::Changed
+                    }
                     Err(error) => ClockAnswer::NotChanged { why: error.to_string() },
                 })
             }
