@@ -38,7 +38,7 @@ dist-reproduce: ## build programs and packages in two directories, and compare t
 
 demo: ## run real programs in virtual time and print what happened
 	@scripts/setup
-	@scripts/build --lorentz
+	@scripts/build --demo
 	@scripts/demo
 
 museum: ## run the museum of clock bugs: real programs whose bugs show in virtual time (ARGS="--faketime NAME")
