@@ -217,12 +217,7 @@ def test_a_command_that_is_killed_in_a_change_leaves_what_it_has_stored(point):
     """The monitor completes the change: the rate and the file say the same in the end."""
     with Faulty("sleep", "1000", rate="1") as inside:
         inside.wait_until_shown()
-        inside.points.arm(point)
-        line = [*session().command(), "clock", "drift", inside.name, "+100ppm"]
-        with subprocess.Popen(line, env=session().environment()) as command:
-            inside.points.wait(point)
-            command.kill()
-        inside.points.release(point)
+        inside.kill_at(point, "clock", "drift", inside.name, "+100ppm")
         deadline = time.monotonic() + 10
         while inside.time()["rate"] != "1.0001":
             assert time.monotonic() < deadline, inside.time()["rate"]

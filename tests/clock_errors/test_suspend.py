@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import subprocess
 import time
 
 import pytest
@@ -71,7 +70,7 @@ def test_a_clock_that_errs_keeps_its_error():
         lorentz.ok("clock", "suspend", inside.name, "2h")
         check_suspended(inside, ready)
         assert error(inside.name)["offset_ns"] == pytest.approx(5 * SECOND, abs=SECOND / 10)
-        # What follows is by the clock as it is now.
+        # Later changes go on from there.
         lorentz.ok("clock", "drift", inside.name, "0ppm")
         lorentz.ok("dilate", inside.name, "--rate", "2")
         reading = inside.time()
@@ -120,12 +119,7 @@ def test_a_command_that_is_killed_has_suspended_the_clock_or_not(point, is_made)
     with Faulty("sleep", "100000", rate="1") as inside:
         inside.wait_until_shown()
         before = inside.time()
-        inside.points.arm(point)
-        line = [*session().command(), "clock", "suspend", inside.name, "2h"]
-        with subprocess.Popen(line, env=session().environment()) as command:
-            inside.points.wait(point)
-            command.kill()
-        inside.points.release(point)
+        inside.kill_at(point, "clock", "suspend", inside.name, "2h")
         deadline = time.monotonic() + 10
         while (shown := lorentz.json_of("clock", "show", inside.name, session=session()))[
             "offset_ns"

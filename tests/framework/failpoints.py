@@ -115,6 +115,15 @@ class Faulty(Inside):
         self._begun.append(process)
         return process
 
+    def kill_at(self, point: str, *words: str) -> None:
+        """Kills `lorentz WORDS` where it comes to a failpoint."""
+        self.points.arm(point)
+        line = [*self.session.command(), *words]
+        with subprocess.Popen(line, env=self.session.environment()) as command:
+            self.points.wait(point)
+            command.kill()
+        self.points.release(point)
+
     def end(self) -> None:
         """Releases all threads that a failpoint has stopped."""
         with contextlib.suppress(AssertionError, FileNotFoundError):

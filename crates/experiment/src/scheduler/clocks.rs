@@ -34,11 +34,11 @@ impl Scheduler {
                 let container = self.container(&container)?;
                 let bytes = timex.try_into().map_err(|_| anyhow::anyhow!("no struct timex"))?;
                 let mut timex = Timex::from_bytes(bytes);
+                if timex.step().is_some() {
+                    container.waits_handled_until = NO_WAIT_HANDLED;
+                }
                 let result = match container.clock.adjust(&mut timex, may_set) {
-                    Ok(state) => {
-                        container.waits_handled_until = NO_WAIT_HANDLED;
-                        state
-                    }
+                    Ok(state) => state,
                     Err(refused) => Errno::in_register(refused) as i64,
                 };
                 Ok(ClockAnswer::Adjusted { result, timex: timex.to_bytes().to_vec() })
