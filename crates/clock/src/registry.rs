@@ -9,15 +9,18 @@
 
 use crate::failpoint::Failpoints;
 use crate::file_marks::FileMarks;
-use crate::instant::{RealInstant, Span, VirtualInstant, WallTime};
+use crate::instant::{RealInstant, Span, WallTime};
 use crate::leaps::Leaps;
 use crate::process::{PidNamespaces, ProcessId};
 use crate::start::Start;
 use crate::sync::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use crate::task_counters::{TaskCount, TaskCounters};
+pub use deadline::Deadline;
+use deadline::SharedDeadline;
 use size::{GROUP, PROBES};
 pub use size::{TIMERS, WAITERS};
 
+mod deadline;
 mod relocate;
 
 #[cfg(not(loom))]
@@ -40,56 +43,6 @@ mod size {
     pub const TIMERS: usize = 2;
     pub const PROBES: usize = 4;
     pub const GROUP: usize = 2;
-}
-
-/// The time at which a wait or a timer is due.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deadline {
-    /// The wait or timer is due at an instant of the virtual monotonic clock.
-    Virtual(VirtualInstant),
-    /// The wait or timer is due when the wall clock shows this time. A step of the wall clock moves that instant.
-    Wall(WallTime),
-    /// The wait or timer is due when CLOCK_BOOTTIME shows this time. A suspend moves that instant.
-    Boot(VirtualInstant),
-    /// The wait or timer has no deadline.
-    Never,
-}
-
-/// A [`Deadline`] as it lies in shared memory.
-#[repr(C)]
-#[cfg_attr(loom, derive(Default))]
-struct SharedDeadline {
-    /// 0 never, 1 virtual, 2 wall, 3 boot.
-    kind: AtomicU32,
-    nanos: AtomicU32,
-    /// Virtual ns for kind 1; seconds of wall time for kind 2; ns of CLOCK_BOOTTIME for kind 3.
-    value: AtomicI64,
-}
-
-impl SharedDeadline {
-    fn store(&self, deadline: Deadline) {
-        let (kind, value, nanos) = match deadline {
-            Deadline::Never => (0, 0, 0),
-            Deadline::Virtual(instant) => (1, instant.0, 0),
-            Deadline::Wall(wall) => (2, wall.secs, wall.nanos),
-            Deadline::Boot(boot) => (3, boot.0, 0),
-        };
-        self.value.store(value, Ordering::Relaxed);
-        self.nanos.store(nanos, Ordering::Relaxed);
-        self.kind.store(kind, Ordering::Relaxed);
-    }
-
-    fn load(&self) -> Deadline {
-        let value = self.value.load(Ordering::Relaxed);
-        match self.kind.load(Ordering::Relaxed) {
-            1 => Deadline::Virtual(VirtualInstant(value)),
-            2 => {
-                Deadline::Wall(WallTime { secs: value, nanos: self.nanos.load(Ordering::Relaxed) })
-            }
-            3 => Deadline::Boot(VirtualInstant(value)),
-            _ => Deadline::Never,
-        }
-    }
 }
 
 /// One thread waiting in the kernel.

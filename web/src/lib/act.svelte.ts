@@ -38,6 +38,14 @@ export async function act(request: Act): Promise<boolean> {
   return entry.state === 'done';
 }
 
+/** As `act`, for a form that tells the reason itself. Returns why the command failed, or null. */
+export async function actInForm(request: Act): Promise<string | null> {
+  if (await act(request)) return null;
+  const reason = last.entry?.text ?? '';
+  last.entry = null;
+  return reason;
+}
+
 /** The command line of an act, which does not run. */
 export async function commandOf(request: Act): Promise<string> {
   return (await post<Done>('/api/v1/do', { ...request, dry: true })).command;
