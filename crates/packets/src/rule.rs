@@ -1,6 +1,6 @@
 //! Rules: where the output of a measuring tool has a time, and which packet the time belongs to.
 
-use regex::{Captures, Regex};
+use regex_lite::{Captures, Regex};
 use serde::Deserialize;
 
 use crate::error::PacketsError;

@@ -1,11 +1,10 @@
 /*
- * storm SEED SCALE STEPS FREEZES: threads that do random things, and check their readings of time.
+ * storm SEED SCALE STEPS: threads that do random things, and check their readings of time.
  *
  * Each of WORKERS threads takes one action after another from its own generator, so that a seed
  * gives every thread the same actions again. SCALE is how fast the clock runs at the beginning
  * (10: 10, 1/10: 0.1): waits take as long in real time at every rate. STEPS is 1 where somebody
- * sets the wall clock meanwhile, FREEZES where the tasks are frozen: then some waits end by EINTR
- * without a handler, as natively (signal(7)).
+ * sets the wall clock meanwhile.
  *
  *     {"ev":"ready","pid":1}
  *     {"ev":"finding","what":"early","in":"poll","thread":2,"n":71,"a":1,"b":2}
@@ -14,9 +13,9 @@
  *
  * It ends when its stdin is closed: status 0, or 1 where there was a finding. What is checked:
  * no clock goes back, for any thread or process; no wait or timer is early; EINTR only where a
- * handler ran; children, threads and files are as natively.
+ * handler ran, or where the kernel too knows no other end; children, threads and files are as natively.
  *
- * storm child CODE AFTER_NS STEPSFREEZES: a child by exec, with threads; time has not gone back since AFTER_NS.
+ * storm child CODE AFTER_NS STEPS: a child by exec, with threads; time has not gone back since AFTER_NS.
  */
 #include "storm_waits.h"
 
@@ -199,16 +198,16 @@ static void expect_status(pid_t pid, int expected)
 }
 
 /* The arguments of a child by exec; made before vfork, which shares the memory. */
-struct words { char code[8], after[24], kinds[4]; char *argv[6]; };
+struct words { char code[8], after[24], steps[4]; char *argv[6]; };
 
 static void fill(struct words *words, int code)
 {
 	snprintf(words->code, sizeof words->code, "%d", code);
 	snprintf(words->after, sizeof words->after, "%lld", mono());
-	snprintf(words->kinds, sizeof words->kinds, "%d%d", !!steps, !!freezes);
+	snprintf(words->steps, sizeof words->steps, "%d", !!steps);
 	words->argv[0] = own_path, words->argv[1] = "child";
 	words->argv[2] = words->code, words->argv[3] = words->after;
-	words->argv[4] = words->kinds, words->argv[5] = NULL;
+	words->argv[4] = words->steps, words->argv[5] = NULL;
 }
 
 static void forked(void)
@@ -350,18 +349,16 @@ int main(int argc, char **argv)
 {
 	char line[64];
 	if (argc == 5 && !strcmp(argv[1], "child")) {
-		steps = argv[4][0] == '1';
-		freezes = argv[4][1] == '1';
+		steps = atoi(argv[4]);
 		return child(atoi(argv[2]), atoll(argv[3]));
 	}
-	if (argc != 5) {
-		fprintf(stderr, "usage: storm SEED SCALE STEPS FREEZES\n");
+	if (argc != 4) {
+		fprintf(stderr, "usage: storm SEED SCALE STEPS\n");
 		return 96;
 	}
 	uint64_t seed = strtoull(argv[1], NULL, 10);
 	scale = atof(argv[2]);
 	steps = atoi(argv[3]);
-	freezes = atoi(argv[4]);
 	own_path = realpath("/proc/self/exe", NULL);
 	all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	files = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -49,7 +49,7 @@ struct self {
 static struct self workers[WORKERS];
 static __thread struct self *self;
 static double scale;
-static int steps, freezes, files, handler_flags;
+static int steps, files, handler_flags;
 static sem_t posted;
 static char *own_path;
 

@@ -8,7 +8,9 @@ struct wait {
 	int (*call)(lt_ns ns);
 	lt_ns unit; /* its timeout is a whole number of these */
 	clockid_t clock;
-	int ends_at_freeze;
+	/* The kernel does not begin it anew where no handler ran after all: another thread took the
+	 * process's signal, or the task was frozen. It ends by EINTR (signal(7)). */
+	int ends_without_handler;
 };
 
 static int told(long ret, int timeout)
@@ -186,7 +188,7 @@ static void some_wait(void)
 		finding("early", ns, took);
 	if (e == EINTR) {
 		atomic_fetch_add(&all->interrupted, 1);
-		if (self->handled == handled && !(freezes && wait->ends_at_freeze))
+		if (self->handled == handled && !wait->ends_without_handler)
 			finding("EINTR, and no handler ran", ns, took);
 	} else if (e > 0) {
 		finding("errno", 0, e);
