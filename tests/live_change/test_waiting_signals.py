@@ -12,6 +12,7 @@ SLOWER = ("dilate", "--rate", "1/3")
 LEAP = ("leap", "--by", "1s")
 #: Over three intervals of the program's timers.
 FAR = ("leap", "--by", "60s")
+FREEZE, UNFREEZE = ("freeze",), ("unfreeze",)
 
 #: Changes, and how many expiries there are to take after them.
 CHANGES = {
@@ -23,6 +24,9 @@ CHANGES = {
     "far, then slower": ([FAR, SLOWER], 4),
     "slower, far, slower twice": ([SLOWER, FAR, SLOWER, ("dilate", "--rate", "1/9")], 4),
     "far twice, in between faster": ([FAR, FASTER, FAR, SLOWER], 7),
+    "frozen": ([FREEZE, UNFREEZE], 1),
+    "frozen three times": ([FREEZE, UNFREEZE, SLOWER] * 3, 1),
+    "far, frozen, faster": ([FAR, FREEZE, UNFREEZE, FASTER, FAR, FREEZE, UNFREEZE], 7),
 }
 
 

@@ -241,14 +241,15 @@ fn real_interval_at(interval: Span, rate: Rate) -> Span {
 const NEAR_CHANGE: Span = Span(5_000_000);
 
 /// A series on a clock that goes no further than its limit, or whose rate is about to change, or while timers are `held` back, is
-/// set for one expiry at a time: the kernel's would go on by the old piece. Given is the expiry that it is set for, the last one
-/// where some have been missed. `None` where the clock has no limit and no change is near, or there are several to come before the
-/// limit.
+/// set for one expiry at a time: the kernel's would go on by the old piece. So is one of which some are to be counted again on a clock
+/// that stands: the kernel counts none without a next one. Given is the expiry that it is set for, the last one where some have been
+/// missed. `None` where the clock has no limit and no change is near, or there are several to come before the limit.
 fn once_for(setting: Setting, look: &Snapshot, unreported: i64, held: bool) -> Option<Plan> {
     let first = due(setting.deadline, look);
     let interval = setting.interval;
     let near = held || look.until.since(look.real) <= NEAR_CHANGE;
-    if (look.limit == VirtualInstant::NEVER && !near)
+    let stands = look.segment.pace == Pace::Frozen;
+    if (look.limit == VirtualInstant::NEVER && !near && !stands)
         || interval == Span::ZERO
         || first == VirtualInstant::NEVER
     {
@@ -300,10 +301,12 @@ fn slow_series(
     let missed = if first > now { 0 } else { now.since(first).0 / setting.interval.0 + 1 };
     let upcoming = later(setting, Span(missed.saturating_mul(setting.interval.0)));
     let next = held_back(real_due(upcoming.deadline, look), held);
-    let behind = (missed + unreported).saturating_mul(interval.0);
-    let at = RealInstant(next.0.saturating_sub(behind));
+    let behind = missed + unreported;
+    let at = RealInstant(next.0.saturating_sub(behind.saturating_mul(interval.0)));
     let armed = Armed { at, interval, ..Armed::disarmed(look.segment.wall) };
-    (next != RealInstant::NEVER && at >= AT_ONCE).then(|| Plan::series(setting, armed))
+    let counts_late = behind > 0 && look.segment.pace == Pace::Frozen;
+    let is_counted = next != RealInstant::NEVER && at >= AT_ONCE && !counts_late;
+    is_counted.then(|| Plan::series(setting, armed))
 }
 
 /// A setting without the expiries that have come by now.
