@@ -201,6 +201,37 @@ def test_timers_armed_before_the_attach_follow():
     assert min(line["elapsed"] for line in done) >= 100
 
 
+@pytest.mark.parametrize("changes", [[], [("dilate", "--rate", "3")]], ids=["none", "faster"])
+def test_expiries_that_wait_at_the_attach_are_taken_once(changes):
+    """Periodic timers whose first expiry nobody has taken: it is neither lost nor counted twice;
+    the next one is less than an interval ahead."""
+    cases = {"process": 10, "thread": 10, "descriptor": 8}
+    with Native([build.c("changes/waiting_signal"), "0", *cases], stdin=True) as native:
+        native.wait_for(len(cases), ev="ready")
+        with attached(native, native.pid, "--rate", "1", "--tree") as name:
+            for verb, *words in changes:
+                lorentz.ok(verb, name, *words)
+            native.close_stdin()
+            done = native.wait_for(len(cases), ev="done")
+            native.succeed()
+    found = {
+        line["case"]: [line[name] for name in ("ret", "count", "again", "left")] for line in done
+    }
+    assert found == {case: [ret, 1, 0, 1] for case, ret in cases.items()}
+
+
+def test_a_timer_descriptor_whose_expiry_waits_follows_from_the_attach_on():
+    """The kernel tells no time left for it before it is read."""
+    with Native([build.c("changes/waiting_signal"), "0", "descriptor"], stdin=True) as native:
+        native.line(ev="ready")
+        with attached(native, native.pid, "--rate", "1", "--tree") as name:
+            lorentz.ok("leap", name, "--by", "60s")
+            native.close_stdin()
+            done = native.line(ev="done")
+            native.succeed()
+    assert (done["count"], done["again"], done["left"]) == (4, 0, 1)
+
+
 def test_what_it_starts_afterwards_is_inside(tmp_path):
     script = 'while :; do date \'+{"ev":"year","year":%Y}\'; sleep 0.2; done'
     with Native(["/bin/sh", "-c", script]) as native:

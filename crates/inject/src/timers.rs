@@ -6,6 +6,7 @@
 use crate::borrowed_thread::BorrowedThread;
 use crate::shared::SharedClock;
 use crate::trace::TracedThread;
+use crate::tracee::{is_pending, is_pending_for_process};
 use lorentz_clock::{
     Armed, Deadline, PidNamespace, ProcessId, RealInstant, Setting, Span, Timer, TimerKind,
     NANOS_PER_SEC,
@@ -24,6 +25,8 @@ pub struct FoundTimer {
     target: u32,
     left: Span,
     interval: Span,
+    /// The signal of an earlier expiry is pending.
+    signal_waits: bool,
 }
 
 /// Enters the timers of `owner` into the registry of `clock`. The process sets them anew at the next clock-change signal.
@@ -54,8 +57,12 @@ fn enter(owner: ProcessId, found: &FoundTimer, clock: &SharedClock) {
         }
         _ => Deadline::Virtual(at),
     };
+    // Setting the timer anew drops a pending signal: the shim signals that expiry again. The kernel does not tell how many more
+    // expiries the signal stands for.
+    let unreported = i64::from(found.signal_waits && found.interval > Span::ZERO);
+    timer.set_signalled_again(unreported);
     timer.set_armed(Armed {
-        at: look.real.plus(found.left),
+        at: look.real.plus(Span(found.left.0.saturating_sub(unreported * found.interval.0))),
         interval: found.interval,
         ..Armed::disarmed(look.segment.wall)
     });
@@ -72,7 +79,7 @@ fn host_now() -> RealInstant {
 pub fn find(pid: Pid, borrowed: &BorrowedThread, scratch: u64) -> io::Result<Vec<FoundTimer>> {
     let mut found = posix_timers(pid, borrowed, scratch)?;
     found.extend(interval_timer(pid, borrowed, scratch)?);
-    found.extend(timer_descriptors(pid)?);
+    found.extend(timer_descriptors(pid, borrowed, scratch)?);
     Ok(found)
 }
 
@@ -101,6 +108,7 @@ fn posix_timers(pid: Pid, borrowed: &BorrowedThread, scratch: u64) -> io::Result
                 target: 0,
                 left: Span::ZERO,
                 interval: Span::ZERO,
+                signal_waits: false,
             }),
             ("signal", Some(signal), Some(last)) => last.signal = signal as u32,
             ("ClockID", Some(clock), Some(last)) => last.clock = clock as u32,
@@ -117,6 +125,8 @@ fn posix_timers(pid: Pid, borrowed: &BorrowedThread, scratch: u64) -> io::Result
     for timer in &mut found {
         borrowed.must(libc::SYS_timer_gettime, [u64::from(timer.id), scratch, 0, 0, 0, 0])?;
         (timer.interval, timer.left) = read_setting(pid, scratch, 1)?;
+        timer.signal_waits = is_pending_for_process(TracedThread(pid.as_raw()), timer.signal)
+            || is_pending(TracedThread(timer.target as i32), timer.signal);
     }
     Ok(found)
 }
@@ -139,12 +149,18 @@ fn interval_timer(
         target: 0,
         left,
         interval,
+        signal_waits: false,
     };
     Ok((left.0 > 0).then_some(timer))
 }
 
-/// Returns the timers of timerfd_create, from /proc/PID/fdinfo.
-fn timer_descriptors(pid: Pid) -> io::Result<Vec<FoundTimer>> {
+/// Returns the timers of timerfd_create, from /proc/PID/fdinfo. That file shows no time left for a periodic timer whose expiry nobody
+/// has read. Only for those the kernel is asked: a seccomp filter of the process may not let the call through.
+fn timer_descriptors(
+    pid: Pid,
+    borrowed: &BorrowedThread,
+    scratch: u64,
+) -> io::Result<Vec<FoundTimer>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
         let entry = entry?;
@@ -152,13 +168,17 @@ fn timer_descriptors(pid: Pid) -> io::Result<Vec<FoundTimer>> {
         let (Some(id), Ok(text)) = (id, fs::read_to_string(entry.path())) else { continue };
         let field =
             |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let (Some(clock), Some(left), Some(interval)) = (
+        let (Some(clock), Some(mut left), Some(interval)) = (
             field("clockid:"),
             field("it_value:").and_then(pair),
             field("it_interval:").and_then(pair),
         ) else {
             continue;
         };
+        if left == Span::ZERO && interval > Span::ZERO {
+            borrowed.must(libc::SYS_timerfd_gettime, [u64::from(id), scratch, 0, 0, 0, 0])?;
+            (_, left) = read_setting(pid, scratch, 1)?;
+        }
         let clock = clock.parse().unwrap_or(1);
         found.push(FoundTimer {
             kind: TimerKind::Fd,
@@ -168,6 +188,7 @@ fn timer_descriptors(pid: Pid) -> io::Result<Vec<FoundTimer>> {
             target: 0,
             left,
             interval,
+            signal_waits: false,
         });
     }
     Ok(found)

@@ -38,9 +38,18 @@ pub(crate) fn state_of(thread: TracedThread) -> Option<char> {
 
 /// Whether `signal` is pending for the thread alone.
 pub(crate) fn is_pending(thread: TracedThread, signal: u32) -> bool {
-    let pending = status_of(thread, "SigPnd:");
-    let pending = pending.and_then(|mask| u64::from_str_radix(&mask, 16).ok());
-    pending.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
+    is_in_mask(thread, "SigPnd:", signal)
+}
+
+/// Whether `signal` is pending for the process of `thread`.
+pub(crate) fn is_pending_for_process(thread: TracedThread, signal: u32) -> bool {
+    is_in_mask(thread, "ShdPnd:", signal)
+}
+
+fn is_in_mask(thread: TracedThread, field: &str, signal: u32) -> bool {
+    let mask = status_of(thread, field).and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    let bit = signal.checked_sub(1).and_then(|place| 1u64.checked_shl(place));
+    mask.zip(bit).is_some_and(|(mask, bit)| mask & bit != 0)
 }
 
 /// Returns a field of /proc/PID/status.
