@@ -143,12 +143,13 @@ impl Clock {
         unsafe { self.memory.add(file::REGISTRY_OFFSET).cast().as_ref() }
     }
 
-    /// Makes a clock of another host go on by this host's: see [`lorentz_clock::ClockPage::rebase`]. The clock is frozen, and nobody
-    /// else uses it.
+    /// Makes the clock of a restored container, perhaps of another host, go on by this host's: see
+    /// [`lorentz_clock::ClockPage::rebase`]. The clock is frozen, and nobody else uses it.
     pub fn rebase(&self, by: Span) {
         if by != Span::ZERO {
             self.page().rebase(self.registry(), by);
         }
+        self.registry().note_restore();
     }
 
     /// Reads the clocks, all at one instant.

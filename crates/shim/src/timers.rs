@@ -4,6 +4,8 @@
 //! now. The program's own setting stands in the registry; when the clock changes, a thread of the process sets the
 //! kernel's timer anew ([`rearm_all`]). The signals, overruns and read counts are the kernel's own.
 
+mod restored;
+
 use crate::clocks;
 use crate::deadline::{due, due_by, real_due};
 use crate::layout::{clock, fork_data, registry};
@@ -449,6 +451,9 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
                 kernel.set(&Armed { at: AT_ONCE, ..Armed::disarmed(WallTime::default()) });
                 timer.set(setting, clock().timers_state());
             } else {
+                if kernel.kind == TimerKind::Posix && timer.take_restored() && unreported > 0 {
+                    restored::take(timer.signal(), kernel.id);
+                }
                 arm(timer, kernel, setting, unreported);
             }
             true
