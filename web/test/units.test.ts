@@ -27,7 +27,8 @@ describe('values as people write them', () => {
 
   it('writes what it reads', () => {
     for (const text of ['10mbit', '2.5gbit', '9bit']) expect(bitRateText(bitRate(text)!)).toBe(text);
-    for (const text of ['5ms', '1.5s', '250us', '7ns', '0']) expect(delayText(delayNs(text)!)).toBe(text);
+    for (const text of ['5ms', '1.5s', '250us', '7ns', '0', '86399s'])
+      expect(delayText(delayNs(text)!)).toBe(text);
     for (const text of ['0.1%', '50%', '100%']) expect(shareText(share(text)!)).toBe(text);
     expect(share('1')).toBeNull();
   });

@@ -45,7 +45,7 @@ export function delayNs(text: string | number | null | undefined): number | null
   return sum;
 }
 
-/** A delay with the unit that people would take. */
+/** A delay with the unit that people would take, to four digits or to whole seconds. */
 export function delayText(ns: number): string {
   if (ns === 0) return '0';
   for (const [unit, factor] of [
@@ -53,7 +53,9 @@ export function delayText(ns: number): string {
     ['ms', 1e6],
     ['us', 1e3],
   ] as const) {
-    if (ns >= factor) return `${Number((ns / factor).toPrecision(4))}${unit}`;
+    const value = ns / factor;
+    if (value >= 1)
+      return `${Number(value.toPrecision(Math.max(4, Math.round(value).toString().length)))}${unit}`;
   }
   return `${Math.round(ns)}ns`;
 }
