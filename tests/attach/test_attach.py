@@ -232,6 +232,19 @@ def test_a_timer_descriptor_whose_expiry_waits_follows_from_the_attach_on():
     assert (done["count"], done["again"], done["left"]) == (4, 0, 1)
 
 
+def test_all_expiries_that_a_signal_stands_for_at_the_attach_are_taken():
+    """Each timer of the program has gone off twice, and nobody has taken it."""
+    with Native([build.c("checkpoint/unread")]) as native:
+        native.line(ev="ready")
+        with attached(native, native.pid, "--rate", "2"):
+            done = native.wait_for(3, ev="done")
+            native.succeed()
+    assert [line["others"] for line in done] == [0, 0, 1]
+    for line in done:
+        assert line["least"] <= line["count"] <= line["most"], line["case"]
+        assert line["again"] == 0, line["case"]
+
+
 def test_what_it_starts_afterwards_is_inside(tmp_path):
     script = 'while :; do date \'+{"ev":"year","year":%Y}\'; sleep 0.2; done'
     with Native(["/bin/sh", "-c", script]) as native:

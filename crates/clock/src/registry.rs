@@ -227,8 +227,8 @@ impl Timer {
     pub const RELATIVE: u32 = 1 << 18;
     /// Flag in the clock word: a step of the wall clock has cancelled the timer, and the next read has yet to return ECANCELED.
     pub const CANCELLED: u32 = 1 << 17;
-    /// Flag in the clock word: the process was restored from a checkpoint, and has not set the timer since.
-    const RESTORED: u32 = 1 << 19;
+    /// Flag in the clock word: a signal that is pending may be from before the process came to this clock, by a restore or an attach.
+    const SIGNALLED_BEFORE: u32 = 1 << 19;
 
     /// Returns the timer's process, kind and id.
     pub fn owner(&self) -> Option<(ProcessId, TimerKind, u32)> {
@@ -306,11 +306,16 @@ impl Timer {
         self.clock.store(clock, Ordering::Relaxed);
     }
 
-    /// Returns whether the process was restored, the first time.
-    pub fn take_restored(&self) -> bool {
+    /// Notes that a pending signal may be from before the process came to this clock.
+    pub fn note_signal_before(&self) {
+        self.set_clock(self.clock() | Timer::SIGNALLED_BEFORE);
+    }
+
+    /// Returns what [`Timer::note_signal_before`] has noted, once.
+    pub fn take_signal_before(&self) -> bool {
         let clock = self.clock();
-        self.set_clock(clock & !Timer::RESTORED);
-        clock & Timer::RESTORED != 0
+        self.set_clock(clock & !Timer::SIGNALLED_BEFORE);
+        clock & Timer::SIGNALLED_BEFORE != 0
     }
 
     /// Returns the number of the signal that the timer sends; 0 for none.
@@ -519,11 +524,6 @@ impl Registry {
     pub fn timers(&self) -> impl Iterator<Item = &Timer> {
         let slots = self.timer_groups.slots().map(|i| &self.timers[i]);
         slots.filter(|slot| slot.owner.load(Ordering::Relaxed) != 0)
-    }
-
-    /// Notes that the timers' processes are restored from a checkpoint. Nobody may use the registry meanwhile.
-    pub fn note_restore(&self) {
-        self.timers().for_each(|timer| timer.set_clock(timer.clock() | Timer::RESTORED));
     }
 }
 

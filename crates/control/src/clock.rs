@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 use lorentz_clock::{
     file, ClockPage, Pace, Piece, Policy, Rate, RealInstant, Registry, Skipping, Snapshot, Span,
-    VirtualInstant, WallTime,
+    Timer, VirtualInstant, WallTime,
 };
 
 use crate::host_time;
@@ -149,7 +149,7 @@ impl Clock {
         if by != Span::ZERO {
             self.page().rebase(self.registry(), by);
         }
-        self.registry().note_restore();
+        self.registry().timers().for_each(Timer::note_signal_before);
     }
 
     /// Reads the clocks, all at one instant.

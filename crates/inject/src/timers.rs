@@ -57,10 +57,10 @@ fn enter(owner: ProcessId, found: &FoundTimer, clock: &SharedClock) {
         }
         _ => Deadline::Virtual(at),
     };
-    // Setting the timer anew drops a pending signal: the shim signals that expiry again. The kernel does not tell how many more
-    // expiries the signal stands for.
+    // Setting the timer anew drops a pending signal: the shim signals that expiry again, and those that the signal stands for besides.
     let unreported = i64::from(found.signal_waits && found.interval > Span::ZERO);
     timer.set_signalled_again(unreported);
+    timer.note_signal_before();
     timer.set_armed(Armed {
         at: look.real.plus(Span(found.left.0.saturating_sub(unreported * found.interval.0))),
         interval: found.interval,

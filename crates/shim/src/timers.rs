@@ -4,7 +4,8 @@
 //! now. The program's own setting stands in the registry; when the clock changes, a thread of the process sets the
 //! kernel's timer anew ([`rearm_all`]). The signals, overruns and read counts are the kernel's own.
 
-mod restored;
+mod signals_before;
+mod unread;
 
 use crate::clocks;
 use crate::deadline::{due, due_by, real_due};
@@ -451,10 +452,12 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
                 kernel.set(&Armed { at: AT_ONCE, ..Armed::disarmed(WallTime::default()) });
                 timer.set(setting, clock().timers_state());
             } else {
-                if kernel.kind == TimerKind::Posix && timer.take_restored() && unreported > 0 {
-                    restored::take(timer.signal(), kernel.id);
-                }
-                arm(timer, kernel, setting, unreported);
+                let is_posix = kernel.kind == TimerKind::Posix;
+                let told = match is_posix && timer.take_signal_before() && unreported > 0 {
+                    true => signals_before::take(timer.signal(), kernel.id),
+                    false => 0,
+                };
+                arm(timer, kernel, setting, unreported.max(told));
             }
             true
         }
@@ -501,7 +504,7 @@ fn take_back(
     let look = clocks::snapshot();
     let Some(upcoming) = upcoming else {
         let is_early = due(setting.deadline, &look) > look.now();
-        let taken = is_early && unread(Fd::new(kernel.id as i32)) > 0;
+        let taken = is_early && unread::take(Fd::new(kernel.id as i32)) > 0;
         return (taken.then_some(setting), 0);
     };
     if unreported == 0 {
@@ -521,7 +524,7 @@ fn unreported(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64
     }
     match kernel.kind {
         TimerKind::Fd => {
-            *taken += unread(Fd::new(kernel.id as i32));
+            *taken += unread::take(Fd::new(kernel.id as i32));
             *taken
         }
         // A signal that is still pending stands for all since the timer was set, and for those it stood for then.
@@ -532,35 +535,6 @@ fn unreported(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64
         }
         _ => 0,
     }
-}
-
-/// Takes the expiries from a timer descriptor. Never waits, although a thread of the program may read the descriptor first.
-fn unread(fd: Fd) -> i64 {
-    let mut count = 0u64;
-    if !matches!(read_at_once(fd, &mut count), Ok(8) | Err(Errno::EAGAIN)) && is_readable(fd) {
-        // The kernel is older than 6.10, or the program's own filter denies preadv2.
-        // Race: a thread of the program reads first. This thread then waits for the next expiry.
-        // SAFETY: writes to `count`.
-        let _ = unsafe { sys!(Sysno::read, fd, &raw mut count, size_of::<u64>()) };
-    }
-    count as i64
-}
-
-/// preadv2(2) with RWF_NOWAIT.
-fn read_at_once(fd: Fd, count: &mut u64) -> SysResult {
-    const NO_OFFSET: i64 = -1;
-    const RWF_NOWAIT: u32 = 8;
-    let vector = [count as *mut u64 as usize, size_of::<u64>()];
-    // SAFETY: writes to `count`.
-    unsafe { sys!(Sysno::preadv2, fd, vector.as_ptr(), 1, NO_OFFSET, NO_OFFSET, RWF_NOWAIT) }
-}
-
-fn is_readable(fd: Fd) -> bool {
-    const POLLIN: u64 = 1;
-    let poll = u64::from(fd.number()) | POLLIN << 32;
-    let at_once = Timespec::default();
-    // SAFETY: asks whether it can be read without waiting.
-    unsafe { sys!(Sysno::ppoll, &raw const poll, 1, &raw const at_once, 0, 8) == Ok(1) }
 }
 
 fn signal_waits(signal: u32) -> bool {

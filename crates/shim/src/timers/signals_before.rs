@@ -1,7 +1,7 @@
-//! Pending signals of timers in a restored process.
+//! Pending signals of timers from before their process came to the clock, by a restore or an attach.
 //!
-//! CRIU queues them again as signals that anybody has sent: they do not tell how many expiries they stand for, and setting the timer
-//! anew does not drop them.
+//! CRIU queues a timer's signal as one that anybody has sent: it does not tell how many expiries it stands for, and setting the timer
+//! anew does not drop it. At an attach only the signal itself tells how many.
 
 use crate::sys::{self, sys, SigSet, Sysno, Timespec};
 
@@ -14,13 +14,17 @@ const SI_TIMER: i32 = -2;
 /// Signals of other senders with the same number that are looked through.
 const MAX_OTHERS: usize = 8;
 
-/// Takes the signal of timer `id` from the queue. Those of other senders come after it then.
-pub fn take(signal: u32, id: u32) {
+/// Takes the signal of timer `id` from the queue. Those of other senders come after it then. Returns the number of expiries that it
+/// tells; 0 where there is none.
+pub fn take(signal: u32, id: u32) -> i64 {
     let mut others = [Info::default(); MAX_OTHERS];
-    let mut count = 0;
+    let (mut count, mut expiries) = (0, 0);
     while count < MAX_OTHERS {
         match next(signal) {
-            Some(info) if info[1] as i32 == SI_TIMER && info[2] as u32 == id => break,
+            Some(info) if info[1] as i32 == SI_TIMER && info[2] as u32 == id => {
+                expiries = 1 + (info[2] >> 32) as i64;
+                break;
+            }
             Some(info) => others[count] = info,
             None => break,
         }
@@ -30,6 +34,7 @@ pub fn take(signal: u32, id: u32) {
         // SAFETY: reads `info`.
         let _ = unsafe { sys!(Sysno::rt_sigqueueinfo, sys::getpid(), signal, info.as_ptr()) };
     }
+    expiries
 }
 
 /// Takes a pending signal.
