@@ -104,6 +104,7 @@ fn the_handler_makes_each_call_that_a_programs_own_filter_is_made_to_allow() {
     let others = |path: &std::path::PathBuf| path.is_file() && !path.ends_with("filter.rs");
     let texts: Vec<std::string::String> = files("")
         .chain(files("calls"))
+        .chain(files("timers"))
         .filter(others)
         .map(|path| std::fs::read_to_string(path).unwrap())
         .collect();
