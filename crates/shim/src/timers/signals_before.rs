@@ -14,7 +14,7 @@ const SI_TIMER: i32 = -2;
 /// Signals of other senders with the same number that are looked through.
 const MAX_OTHERS: usize = 8;
 
-/// Takes the signal of timer `id` from the queue. Those of other senders come after it then. Returns the number of expiries that it
+/// Takes the signal of timer `id` from the queue. Those of other senders may change their order. Returns the number of expiries that it
 /// tells; 0 where there is none.
 pub fn take(signal: u32, id: u32) -> i64 {
     let mut others = [Info::default(); MAX_OTHERS];
