@@ -183,8 +183,9 @@ fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, unreported
         0 | 1 => kernel.set(&armed),
         several => kernel.set_behind(several),
     }
-    if behind > 0 && kernel.kind == TimerKind::Fd {
-        // The kernel counts a descriptor's expiries when somebody asks. CRIU does not ask, and saves those that are counted.
+    if behind > 0 && kernel.kind == TimerKind::Fd && look.segment.pace == Pace::Frozen {
+        // A checkpoint may come. The kernel counts a descriptor's expiries when somebody asks; CRIU does not ask, and saves those that
+        // are counted.
         let _ = kernel.left();
     }
     failpoint(registry(), Failpoint::TimerArmed);
