@@ -25,8 +25,8 @@ PYTHON = ROOT / ".venv/bin/python"
 KINDS = ("clocks", "hot", "cold", "timers")
 #: All levels, and the control: if the host differs from itself, the study is not credible.
 LEVELS = (
-    *("baseline", "control", "namespace", "container", "lorentz", "lorentz-container"),
-    *("podman", "runc", "libfaketime"),
+    *("baseline", "control", "namespace", "container", "container-overlay"),
+    *("lorentz", "lorentz-container", "docker", "podman", "runc", "libfaketime"),
 )
 #: The studies of the patch set's benchmarks, which have a column for the host alone.
 WITH_BEFORE = ("hot", "cold")

@@ -20,7 +20,10 @@ VDSO = (
 #: System calls that the seccomp filter does not trap.
 NOT_TRAPPED = ("clock_getres", "timer_getoverrun")
 CLAIMS = ["finding", "published", "here"]
-OWN = ("lorentz", "lorentz-container", "podman", "runc", "libfaketime")
+OWN = (
+    *("container-overlay", "lorentz", "lorentz-container", "docker", "podman", "runc"),
+    "libfaketime",
+)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from framework import lorentz, needs, studies
+from framework import docker, lorentz, needs, studies
 from framework.studies import METRICS, SMALL, made, metadata, path_with, rewritten, study
 
 
@@ -61,7 +61,7 @@ def test_every_level_proves_itself_or_is_left_out_with_a_word(tmp_path: Path):
     shown = json.loads(done.stdout)
     there = set(pl.read_parquet(path)["level"])
     assert there | set(shown["left_out"]) == set(metadata(path)["settings"]["levels"])
-    assert there >= {"baseline", "namespace", "container", "lorentz"}
+    assert there >= {"baseline", "namespace", "container", "container-overlay", "lorentz"}
     assert all(shown["left_out"].values())
     assert not Path(f"{path}.part").exists()
 
@@ -73,6 +73,25 @@ def test_what_is_not_installed_is_left_out(tmp_path: Path):
     done = study("clocks", tmp_path / "x.parquet", "--quick", *options, env=env)
     assert done.returncode == 0, done.stderr
     assert "left out: podman: no podman here" in done.stdout
+
+
+def test_a_container_of_docker_is_a_level(tmp_path: Path):
+    """Nothing of it stays in docker's storage, also not from a study that was killed."""
+    path = tmp_path / "x.parquet"
+    levels = ("--levels", "baseline,docker", "--records", "2")
+    folder = tmp_path / "docker"
+    folder.mkdir()
+    with docker.daemon(folder) as made:
+        made.call("tag", docker.IMAGE, f"lorentz-study:{2**31 - 1}")
+        host = {"DOCKER_HOST": f"unix://{made.socket}"}
+        env = {**lorentz.session.environment(), **made.environment, **host}
+        options = ("--quick", *levels, "--metrics", "clock_getres", "--json")
+        done = study("clocks", path, *options, env=env)
+        assert done.returncode == 0, done.stderr
+        assert not json.loads(done.stdout)["left_out"]
+        assert not made.call("ps", "--all", "--quiet").stdout
+        assert not made.call("image", "ls", "--quiet", "lorentz-study").stdout
+    assert set(pl.read_parquet(path)["level"]) == {"baseline", "docker"}
 
 
 def test_without_time_namespaces_the_rest_runs(tmp_path: Path):
@@ -147,7 +166,7 @@ def test_sleeps_are_as_long_as_asked(tmp_path: Path):
     [
         (("clocks", "--metrics", "clock_getrez"), "--metrics clock_getrez: no such metric"),
         (("hot", "--metrics", "clock_getres"), "--metrics clock_getres: not one of 'hot'"),
-        (("clocks", "--levels", "docker"), "--levels docker: no such level"),
+        (("clocks", "--levels", "vmware"), "--levels vmware: no such level"),
         (("clocks", "--levels", "lorentz"), "--levels lorentz: expected baseline among them"),
         (("clocks", "--records", "0"), "--records 0"),
         (("clocks", "--calls", "-1"), "--calls -1"),

@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 use lorentz_study::{Effort, Level, Metric, Study, StudySettings};
 
 const LEVELS_HELP: &str = "\
-LEVELS   before, baseline, control, namespace, container, lorentz, lorentz-container, podman, runc,
-         libfaketime
+LEVELS   before, baseline, control, namespace, container, container-overlay, lorentz,
+         lorentz-container, docker, podman, runc, libfaketime
 METRICS  those of the study; docs/study.md lists them
 
 Raw data goes to one Parquet file, a row for each sample; 'lorentz report' evaluates it. After an

@@ -24,10 +24,14 @@ pub enum Level {
     Namespace,
     /// All eight namespaces.
     Container,
+    /// The same on an overlay: a layer for writes in memory, over the same files.
+    ContainerOverlay,
     /// Virtual time at rate 1.
     Lorentz,
     /// A container of `lorentz run --rootfs` at rate 1.
     LorentzContainer,
+    /// A container of docker, in real time.
+    Docker,
     /// A container of podman, in real time.
     Podman,
     /// A container of runc, in real time.
@@ -42,8 +46,10 @@ named!(Level, "level", {
     Control = "control",
     Namespace = "namespace",
     Container = "container",
+    ContainerOverlay = "container-overlay",
     Lorentz = "lorentz",
     LorentzContainer = "lorentz-container",
+    Docker = "docker",
     Podman = "podman",
     Runc = "runc",
     Libfaketime = "libfaketime",
@@ -66,12 +72,38 @@ const SECOND: i64 = 1_000_000_000;
 /// Tolerance of a proof, ns. The host's clocks are read before the level starts, and that start may take so long.
 const TOLERANCE: i64 = 1_000 * SECOND;
 const ALL_NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
+/// Namespaces of a container that shares the host's users, clocks and control groups.
+const USUAL_NAMESPACES: [&str; 5] = ["mnt", "pid", "net", "ipc", "uts"];
+/// The beginning of a command in all eight namespaces.
+const UNSHARE: [&str; 12] = [
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "--pid",
+    "--net",
+    "--ipc",
+    "--uts",
+    "--cgroup",
+    "--time",
+    "--fork",
+    "--kill-child",
+];
+/// Runs a program on an overlay over its root file system: sh -c SCRIPT sh PLACE ROOT PROGRAM CPU. The mounts end with their
+/// namespace.
+const ON_AN_OVERLAY: &str = r#"set -e
+mount -t tmpfs tmpfs "$1"
+mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/root"
+mount -t proc proc "$1/root/proc"
+exec chroot "$1/root" "$3" "$4""#;
 
 /// The clocks and namespaces of a program that is at a level.
 struct Proof {
     wall_ahead: i64,
     monotonic_ahead: i64,
     own_namespaces: &'static [&'static str],
+    on_overlay: bool,
 }
 
 impl Level {
@@ -82,14 +114,22 @@ impl Level {
 
     /// Returns whether the level has a root file system of its own.
     pub fn has_root(self) -> bool {
-        matches!(self, Level::Container | Level::LorentzContainer | Level::Podman | Level::Runc)
+        matches!(
+            self,
+            Level::Container
+                | Level::ContainerOverlay
+                | Level::LorentzContainer
+                | Level::Docker
+                | Level::Podman
+                | Level::Runc
+        )
     }
 
     /// Returns the command that runs the measuring program on processor `cpu`. Files for that command go to `folder`.
     ///
     /// # Errors
     ///
-    /// A file in `folder` could not be written, or `runc spec` failed.
+    /// A file in `folder` could not be written, or docker's image could not be made, or `runc spec` failed.
     pub fn command(
         self,
         tools: &Tools,
@@ -111,18 +151,18 @@ impl Level {
                 say(&["--"]);
             }
             Level::Container => {
-                say(&[
-                    "unshare",
-                    "--user",
-                    "--map-root-user",
-                    "--mount",
-                    "--pid",
-                    "--net",
-                    "--ipc",
-                ]);
-                say(&["--uts", "--cgroup", "--time", "--fork", "--kill-child", "--mount-proc"]);
+                say(&UNSHARE);
+                say(&["--mount-proc"]);
                 say(&clocks);
                 words.extend(["--root".into(), root.path().into(), "--".into()]);
+            }
+            Level::ContainerOverlay => {
+                let place = folder.join("overlay");
+                std::fs::create_dir_all(&place)?;
+                say(&UNSHARE);
+                say(&clocks);
+                say(&["--", "sh", "-c", ON_AN_OVERLAY, "sh"]);
+                words.extend([place.into(), root.path().into()]);
             }
             Level::Lorentz => {
                 words.push(tools.lorentz.clone().into());
@@ -133,6 +173,17 @@ impl Level {
                 words.push(tools.lorentz.clone().into());
                 words.extend(virtual_time.map(Into::into));
                 words.extend(["--rootfs".into(), root.path().into(), "--".into()]);
+            }
+            Level::Docker => {
+                say(&[
+                    "docker",
+                    "run",
+                    "--rm",
+                    "--interactive",
+                    "--network",
+                    "none",
+                    root.docker_image()?,
+                ]);
             }
             Level::Podman => {
                 // Podman runs runc here: a difference from the level `Runc` is then the cost of podman.
@@ -157,12 +208,15 @@ impl Level {
         let (wall_ahead, monotonic_ahead, own_namespaces): (_, _, &[&str]) = match self {
             Level::Before | Level::Baseline | Level::Control => (0, 0, &[]),
             Level::Namespace => (0, OFFSET_SECONDS * SECOND, &["time"]),
-            Level::Container => (0, OFFSET_SECONDS * SECOND, &ALL_NAMESPACES),
+            Level::Container | Level::ContainerOverlay => {
+                (0, OFFSET_SECONDS * SECOND, &ALL_NAMESPACES)
+            }
             Level::Lorentz | Level::Libfaketime => (wall, 0, &[]),
             Level::LorentzContainer => (wall, 0, &["mnt", "pid"]),
-            Level::Podman | Level::Runc => (0, 0, &["mnt", "pid", "net", "ipc", "uts"]),
+            Level::Docker | Level::Podman | Level::Runc => (0, 0, &USUAL_NAMESPACES),
         };
-        Proof { wall_ahead, monotonic_ahead, own_namespaces }
+        let on_overlay = self == Level::ContainerOverlay;
+        Proof { wall_ahead, monotonic_ahead, own_namespaces, on_overlay }
     }
 
     /// Checks by its clocks and namespaces that a program is at this level. `inside` is of that program, `host` of the
@@ -170,7 +224,7 @@ impl Level {
     ///
     /// # Errors
     ///
-    /// Names the clock or namespace that is wrong, and the expected one.
+    /// Names the clock, namespace or file system that is wrong, and the expected one.
     pub fn prove(self, host: &Greeting, inside: &Greeting) -> Result<(), String> {
         let proof = self.proof();
         let checks = [
@@ -196,6 +250,9 @@ impl Level {
                 _ => return Err(format!("its {name} namespace is the host's")),
             }
         }
+        if proof.on_overlay && !inside.on_overlay {
+            return Err("its root is not on an overlay".to_string());
+        }
         Ok(())
     }
 }
@@ -212,6 +269,7 @@ mod tests {
             monotonic: Nanos(monotonic * SECOND),
             boottime: Nanos(monotonic * SECOND),
             namespaces: names.collect(),
+            on_overlay: false,
         }
     }
 
@@ -231,12 +289,18 @@ mod tests {
         let shifted = seen(1_000_000, 5_000 + OFFSET_SECONDS, "b");
         assert_eq!(Level::Namespace.prove(&host, &shifted), Ok(()));
         assert_eq!(Level::Container.prove(&host, &shifted), Ok(()));
+        let why = Level::ContainerOverlay.prove(&host, &shifted).unwrap_err();
+        assert_eq!(why, "its root is not on an overlay");
+        let layered = Greeting { on_overlay: true, ..shifted };
+        assert_eq!(Level::ContainerOverlay.prove(&host, &layered), Ok(()));
         let another_day = seen(1_000_000 + 86_400, 5_000, "b");
         assert_eq!(Level::Lorentz.prove(&host, &another_day), Ok(()));
         assert_eq!(Level::Libfaketime.prove(&host, &another_day), Ok(()));
         let why = Level::Namespace.prove(&host, &another_day).unwrap_err();
         assert!(why.contains("the wall clock is 86400 s ahead"), "{why}");
         let elsewhere = seen(1_000_000, 5_000, "b");
-        assert_eq!(Level::Runc.prove(&host, &elsewhere), Ok(()));
+        for level in [Level::Docker, Level::Podman, Level::Runc] {
+            assert_eq!(level.prove(&host, &elsewhere), Ok(()));
+        }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use nix::sys::statfs::{statfs, OVERLAYFS_SUPER_MAGIC};
 use serde::{Deserialize, Serialize};
 
 use crate::Metric;
@@ -29,6 +30,8 @@ pub struct Greeting {
     pub boottime: Nanos,
     /// The links in /proc/self/ns, by name. Empty without /proc.
     pub namespaces: BTreeMap<String, String>,
+    /// Whether the root file system is an overlay.
+    pub on_overlay: bool,
 }
 
 /// Request for a record.
@@ -72,7 +75,7 @@ impl Greeting {
     ///
     /// # Errors
     ///
-    /// A clock cannot be read.
+    /// A clock or the file system cannot be read.
     pub fn own() -> nix::Result<Greeting> {
         use nix::time::ClockId;
         let links = std::fs::read_dir("/proc/self/ns").into_iter().flatten().flatten();
@@ -85,6 +88,7 @@ impl Greeting {
             monotonic: read(ClockId::CLOCK_MONOTONIC)?,
             boottime: read(ClockId::CLOCK_BOOTTIME)?,
             namespaces: links.filter_map(namespace).collect(),
+            on_overlay: statfs("/")?.filesystem_type() == OVERLAYFS_SUPER_MAGIC,
         })
     }
 }

@@ -3,15 +3,24 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use serde_json::{json, Value};
 
 /// Path of the measuring program inside.
 pub const PROBE: &str = "/lorentz-probe";
 
+/// Name of docker's image of a root file system; its tag is the id of the process that made it.
+const IMAGE: &str = "lorentz-study";
+
 /// A root file system in a folder.
-pub struct RootFileSystem(PathBuf);
+///
+/// Docker's image of it, if there is one, goes with it.
+pub struct RootFileSystem {
+    path: PathBuf,
+    image: OnceLock<String>,
+}
 
 impl RootFileSystem {
     /// Makes a root file system at `path`, in place of the one that is there.
@@ -34,12 +43,38 @@ impl RootFileSystem {
             fs::create_dir_all(to.parent().unwrap_or(path))?;
             fs::copy(&file, to)?;
         }
-        Ok(RootFileSystem(path.canonicalize()?))
+        Ok(RootFileSystem { path: path.canonicalize()?, image: OnceLock::new() })
     }
 
     /// Returns the folder.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    /// Returns docker's name of an image of it. The first call makes the image, and removes those of studies that were killed.
+    ///
+    /// # Errors
+    ///
+    /// `docker` cannot be run or its daemon cannot be reached; docker's words.
+    pub fn docker_image(&self) -> io::Result<&str> {
+        if let Some(image) = self.image.get() {
+            return Ok(image);
+        }
+        for left in images_of_the_dead()? {
+            docker(&["image", "rm", "--force", &left])?;
+        }
+        let image = format!("{IMAGE}:{}", std::process::id());
+        let mut tar = Command::new("tar")
+            .arg("--directory")
+            .arg(&self.path)
+            .args(["--create", "."])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let files = tar.stdout.take().expect("it is piped");
+        let made = Command::new("docker").args(["import", "-", &image]).stdin(files).output();
+        tar.wait()?;
+        without_error(made?)?;
+        Ok(self.image.get_or_init(|| image))
     }
 
     /// Returns the command by which runc runs the measuring program here. The bundle is made in `folder`.
@@ -61,7 +96,7 @@ impl RootFileSystem {
         let mut spec: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
         spec["process"]["terminal"] = json!(false);
         spec["process"]["args"] = json!([PROBE, cpu.to_string()]);
-        spec["root"] = json!({ "path": self.0, "readonly": true });
+        spec["root"] = json!({ "path": self.path, "readonly": true });
         fs::write(&file, spec.to_string())?;
         let id = format!("lorentz-study-{}", std::process::id());
         let mut command = Command::new("runc");
@@ -69,6 +104,39 @@ impl RootFileSystem {
         command.args(["run", "--bundle"]).arg(&bundle).arg(id);
         Ok(command)
     }
+}
+
+impl Drop for RootFileSystem {
+    fn drop(&mut self) {
+        if let Some(image) = self.image.get() {
+            // The next study tries again.
+            let _ = docker(&["image", "rm", "--force", image]);
+        }
+    }
+}
+
+/// Runs docker and returns its output, or its last words as an error.
+fn docker(words: &[&str]) -> io::Result<String> {
+    without_error(Command::new("docker").args(words).output()?)
+}
+
+fn without_error(done: Output) -> io::Result<String> {
+    if done.status.success() {
+        return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
+    }
+    let words = String::from_utf8_lossy(&done.stderr);
+    let last = words.lines().map(str::trim).rfind(|line| !line.is_empty());
+    Err(io::Error::other(last.unwrap_or("docker failed without a word").to_string()))
+}
+
+/// Returns the images whose study has ended without removing them.
+fn images_of_the_dead() -> io::Result<Vec<String>> {
+    let found = docker(&["image", "ls", "--format", "{{.Repository}}:{{.Tag}}", IMAGE])?;
+    let dead = |name: &&str| {
+        let process = name.rsplit(':').next().and_then(|id| id.parse::<u32>().ok());
+        process.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists())
+    };
+    Ok(found.lines().filter(dead).map(str::to_string).collect())
 }
 
 /// Returns the interpreter and the libraries of a program, by `ldd`.

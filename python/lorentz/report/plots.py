@@ -28,7 +28,7 @@ from lorentz.report.words import BOUND
 #: The colour that stands for the colour of the page's text.
 INK = "#010203"
 
-#: Okabe and Ito's colours, which colour-blind readers can tell apart, and two more; each level has
+#: Okabe and Ito's colours, which colour-blind readers can tell apart, and four more; each level has
 #: its own in all figures, and its own marker and dashes.
 LOOKS: dict[str, tuple[str, str, object]] = {
     "before": ("#56b4e9", "X", (0, (1, 1))),
@@ -36,8 +36,10 @@ LOOKS: dict[str, tuple[str, str, object]] = {
     "control": ("#999999", "o", "--"),
     "namespace": ("#009e73", "s", "-."),
     "container": ("#cc79a7", "^", ":"),
+    "container-overlay": ("#7a1f4d", ">", (0, (2, 2))),
     "lorentz": ("#d55e00", "D", "-"),
     "lorentz-container": ("#e69f00", "v", "--"),
+    "docker": ("#2f5d62", "h", (0, (6, 1, 1, 1))),
     "podman": ("#0072b2", "P", (0, (5, 1))),
     "runc": ("#8c8c00", "<", (0, (3, 1, 1, 1))),
     "libfaketime": ("#8e5bb5", "*", (0, (8, 2))),
