@@ -17,6 +17,7 @@ TOOLS = {
         "traceroute-icmp",
         r"()([0-9.]+) ms corrected=(\S+)",
     ),
+    "traceroute, TCP": ("traceroute -n -T", "traceroute-tcp", r"()([0-9.]+) ms corrected=(\S+)"),
     "mtr": ("mtr -n --raw -c3 -i0.2 -G0.5", "mtr", r"(?m)^p (\d) (\d+) \d+ corrected=(\S+)"),
     "mtr, UDP": (
         "mtr -n --raw -u -c3 -i0.2 -G0.5",
@@ -27,6 +28,16 @@ TOOLS = {
         "scamper -O text -c 'ping -c 3' -i",
         "scamper",
         r"from (\S+),.*=([0-9.]+) ms corrected=(\S+)",
+    ),
+    "scamper, a trace": (
+        "scamper -O text -c 'trace -P icmp -q 1' -i",
+        "scamper-trace",
+        r"(?m)^ \d+ +(\S+) +([0-9.]+) ms corrected=(\S+)",
+    ),
+    "scamper, JSON": (
+        "scamper -O json -c 'ping -c 3' -i",
+        "scamper-json",
+        r'"from":"(\S+?)".*?"rtt":([0-9.]+), "corrected":([0-9.]+|null)',
     ),
     "hping3": ("hping3 -n --icmp -c 3", "hping3", r"ip=(\S+) .* rtt=([0-9.]+) ms corrected=(\S+)"),
 }
@@ -45,7 +56,7 @@ def network():
 
 def corrected(inside, name, address):
     """Returns, for each time of the tool's output: its source, the time, and the corrected one or
-    '-'; ms."""
+    None; ms."""
     command, rule, pattern = TOOLS[name]
     needs.tool(command.split()[0])
     run = [*lorentz.session.command(), "latency", "run", "--rule", rule, "--"]
@@ -53,7 +64,7 @@ def corrected(inside, name, address):
     done = inside.run("timeout", TIMEOUT - 5, *run, *("".join(word) for word in words), address)
     unit = 1000 if "mtr" in name else 1
     return [
-        (source, float(plain) / unit, None if better == "-" else float(better))
+        (source, float(plain) / unit, None if better in ("-", "null") else float(better))
         for source, plain, better in re.findall(pattern, done.stdout)
     ], done
 
@@ -68,17 +79,28 @@ def check(times, done):
     assert f"{len(found)} corrected" in done.stdout, done
 
 
-@pytest.mark.parametrize("mode", [[], ["--in-band"]])
-@pytest.mark.parametrize("name", [name for name in TOOLS if name != "hping3"])
+#: hping3 has a test of its own. In-band, no TCP is seen to leave.
+WAYS = [
+    (name, mode)
+    for name in TOOLS
+    for mode in ([], ["--in-band"])
+    if name != "hping3" and not (mode and "TCP" in name)
+]
+
+
+@pytest.mark.parametrize(("name", "mode"), WAYS)
 def test_the_remote_machine_by_each_tool(network, inside, name, mode):
+    # This one prints one time a hop.
+    address = BEYOND[4] if name == "scamper, a trace" else REMOTE[4]
     with Watch(network, *mode, verb="serve", targets=[inside.pid]):
-        times, done = corrected(inside, name, REMOTE[4])
+        times, done = corrected(inside, name, address)
     # The first hop is the host; nothing is measured inside of it.
     if "mtr" in name:
         assert all(better is None for hop, _, better in times if hop == "0"), done
         times = [one for one in times if one[0] != "0"]
     # One of its times may be missing: the kernel limits how many errors the host sends.
-    hops = re.findall(r"^ ?\d .*$", done.stdout, re.MULTILINE) if "traceroute" in name else []
+    traces = "trace" in name
+    hops = re.findall(r"^ ?\d .*$", done.stdout, re.MULTILINE) if traces else []
     first = hops[0].count("corrected=") if len(hops) > 1 else 0
     check(times[first:], done)
 

@@ -96,7 +96,7 @@ pub struct Ping {
 // `lorentz latency run`.
 #[derive(Args, Debug)]
 pub struct LatencyRunArgs {
-    /// Rule for the tool's output: ping, fping, traceroute, traceroute-icmp, mtr, mtr-udp, scamper, hping3, or a file
+    /// Rule for the tool's output: ping, fping, traceroute, traceroute-icmp, traceroute-tcp, mtr, mtr-udp, scamper, scamper-trace, scamper-json, hping3, or a file
     #[arg(long, value_name = "RULE")]
     pub rule: String,
     /// The tool and its arguments

@@ -136,6 +136,7 @@ struct pt_regs {
 #define AF_INET 2
 #define AF_INET6 10
 #define AF_PACKET 17
+#define SOCK_STREAM 1
 #define SOCK_DGRAM 2
 #define IPPROTO_ICMP 1
 #define IPPROTO_ICMPV6 58

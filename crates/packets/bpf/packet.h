@@ -8,6 +8,12 @@
 
 #include "tables.h"
 
+// A raw socket may have the protocol too. It has no sequence numbers.
+static bool is_tcp(struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP && BPF_CORE_READ(sk, sk_type) == SOCK_STREAM;
+}
+
 static struct space *watched(__u64 cookie)
 {
 	__u32 at = cookie % PLACES, number = place_numbers[at], *found;
@@ -103,6 +109,7 @@ static bool read_header(const struct sk_buff *skb, __u64 at, struct header *head
 	__builtin_memset(header, 0, sizeof(*header));
 	if (bytes[0] >> 4 == 4) {
 		header->protocol = bytes[9];
+		header->ttl = bytes[8];
 		// Length, identification, fragment offset; a router may change the other fields.
 		header->mark.ip = *(__u64 *)bytes >> 16;
 		if ((bytes[6] & 0x1f) || bytes[7])
@@ -111,6 +118,7 @@ static bool read_header(const struct sk_buff *skb, __u64 at, struct header *head
 			__builtin_memcpy(header->above, bytes + 20, 16);
 	} else if (bytes[0] >> 4 == 6) {
 		header->protocol = bytes[6];
+		header->ttl = bytes[7];
 		header->flags = IPV6;
 		// Flow label, length, next header.
 		header->mark.ip = *(__u64 *)bytes & 0x00ffffffffff0f00;

@@ -111,15 +111,18 @@ int BPF_PROG(on_exit, struct pt_regs *regs, long result)
 // Finds the call that sent `skb`, and writes the call into `record`.
 static bool claim(const struct sk_buff *skb, struct header *header, struct record *record)
 {
+	struct sock *owner = skb->sk;
+	__u64 sk = (__u64)owner;
 	struct delayed *delayed;
 	struct call *call;
-	__u64 sk;
 
-	if (header->protocol == IPPROTO_TCP)
-		return claim_written(skb, header, record);
-	sk = (__u64)skb->sk;
-	if (!sk)
+	if (!owner)
 		return 0;
+	if (header->protocol == IPPROTO_TCP) {
+		if (is_tcp(owner))
+			return claim_written(skb, header, record);
+		record->flags |= BY_RAW;
+	}
 	call = bpf_task_storage_get(&calls, bpf_get_current_task_btf(), 0, 0);
 	if (call && call->kind == SEND && call->sk == sk) {
 		call->count++;
@@ -179,6 +182,8 @@ static void leave(struct space *space, const struct sk_buff *skb)
 		return;
 	}
 	fill(&record, space->number, &header);
+	if (!(record.flags & BY_NUMBER))
+		record.write_seq = header.ttl;
 	// The outer device overwrites this time with its own.
 	record.outer = bpf_ktime_get_ns();
 	old->record = record;
@@ -376,6 +381,8 @@ static void read_by(struct call *call, struct delivered *found, bool whole)
 	record->pid = call->pid;
 	record->inner_pid = call->inner_pid;
 	record->fd = call->fd;
+	if (record->protocol == IPPROTO_TCP && !call->tcp)
+		record->flags |= BY_RAW;
 	if (found->read)
 		record->flags |= AGAIN;
 	else if (!whole)

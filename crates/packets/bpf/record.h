@@ -14,6 +14,8 @@
 #define AGAIN 8
 // The same bit in a record of egress: TCP, and `write_seq` is the sequence number of the next byte to be sent.
 #define BY_NUMBER 8
+// A raw socket sent or read it: also a segment without data is a program's own. The bits below are the reason of a miss.
+#define BY_RAW 0x80
 
 // One record for each packet and direction: 64 bytes, with the 8 bytes of the ring buffer's header.
 struct record {
@@ -25,7 +27,7 @@ struct record {
 	// Process id on the host, and inside the container.
 	__u32 pid;
 	__u32 inner_pid;
-	// TCP: sequence number of the first byte that the call wrote, or of the next byte to be sent.
+	// With BY_NUMBER the sequence number of the next byte to be sent; else, of egress, IP's time to live (IPv6: hop limit).
 	__u32 write_seq;
 	// Bytes from the IP header on.
 	__u16 length;

@@ -11,7 +11,7 @@
 // Kinds of calls.
 enum { NONE, SEND, RECEIVE };
 
-// Reasons of a miss.
+// Reasons of a miss, in three bits of the flags.
 #define MISS(reason) ((reason) << 4)
 enum { UNREAD = 1, CHANGED, CROWDED, NO_CALL, PARTIAL, LOST };
 
@@ -28,6 +28,7 @@ struct header {
 	__u16 length;
 	__u8 protocol;
 	__u8 flags;
+	__u8 ttl;
 	bool quotes;
 };
 

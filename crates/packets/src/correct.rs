@@ -63,17 +63,18 @@ pub fn correct(
         }
         let mut text = String::new();
         let mut written = 0;
-        for found in times {
-            let number = found.number.or(counted).unwrap_or(0);
+        let (hop, count) = (rule.hop(&line), times.len());
+        for (place, found) in times.into_iter().enumerate() {
+            let of_hop = hop.and_then(|hop| packets.number_of_hop(hop, place, count));
+            let number = found.number.or(counted).or(of_hop);
             counted = counted.map(|number| number.wrapping_add(1));
             text.push_str(&line[written..found.end]);
             written = found.end;
             let Some(nanos) = found.nanos else { continue };
-            let corrected = packets.added(number, until, rule.measured).map(|added| nanos - added);
+            let added = number.and_then(|number| packets.added(number, until, rule.measured));
+            let corrected = added.map(|added| nanos - added);
             sums.add(corrected);
-            text += &corrected.map_or(" corrected=-".into(), |nanos| {
-                format!(" corrected={:.3} ms", nanos / NANOS_PER_MILLI)
-            });
+            text += &rule.inserted(corrected.map(|nanos| nanos / NANOS_PER_MILLI));
         }
         writeln!(out, "{text}{}", &line[written..])?;
         out.flush()?;

@@ -32,6 +32,11 @@ struct ReceivedPacket {
     in_band: bool,
 }
 
+/// Returns the number of the packet that is at `place`, from 0, among those with a time to live.
+pub(crate) fn number_at(ttl: u8, place: usize) -> Option<u32> {
+    Some(u32::from(ttl) << 8 | u32::from(u8::try_from(place).ok()?))
+}
+
 /// The packets that a tool exchanged.
 pub(crate) struct Exchanges {
     key: MatchKey,
@@ -39,6 +44,10 @@ pub(crate) struct Exchanges {
     /// Sent packets, by number.
     sent: HashMap<u32, SentPacket>,
     received: HashMap<u32, ReceivedPacket>,
+    /// Amounts of packets sent, by their time to live.
+    of_ttl: HashMap<u8, usize>,
+    /// Numbers of packets sent, by the sender's port.
+    ports: HashMap<u64, u32>,
     /// Answers without a number, by process and descriptor.
     answered: HashMap<(u64, u64), ReceivedPacket>,
 }
@@ -47,8 +56,15 @@ impl Exchanges {
     /// Makes an empty set for process `tool` and its descendants; `key` says which field numbers the packets.
     pub fn new(key: MatchKey, tool: u32) -> Exchanges {
         let tree = ProcessTree { known: HashMap::from([(u64::from(tool), true)]) };
-        let (sent, received, answered) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Exchanges { key, tree, sent, received, answered }
+        Exchanges {
+            key,
+            tree,
+            sent: HashMap::new(),
+            received: HashMap::new(),
+            of_ttl: HashMap::new(),
+            ports: HashMap::new(),
+            answered: HashMap::new(),
+        }
     }
 
     /// Adds a packet, in the JSON form of the container's socket.
@@ -65,7 +81,7 @@ impl Exchanges {
         }
         let latency = latency as f64;
         if packet["direction"] == "egress" {
-            let Some(key) = self.sent_as(packet) else { return };
+            let Some(key) = self.number_of_sent(packet) else { return };
             let at = number("outer_ns").unwrap_or(0);
             let mark = number("id").or_else(|| number("source_port")).filter(|_| pid == 0);
             let sender = (pid, mark.unwrap_or(0));
@@ -89,7 +105,23 @@ impl Exchanges {
         }
     }
 
-    fn sent_as(&self, packet: &Value) -> Option<u32> {
+    /// Returns the number of a packet that the tool has just sent.
+    fn number_of_sent(&mut self, packet: &Value) -> Option<u32> {
+        if self.key != MatchKey::Ttl {
+            return self.printed_number(packet);
+        }
+        let (ttl, port) = (packet["ttl"].as_u64()? as u8, packet["source_port"].as_u64()?);
+        let place = self.of_ttl.entry(ttl).or_default();
+        let number = number_at(ttl, *place)?;
+        *place += 1;
+        // An answer to a port that was used twice may belong to either.
+        if self.ports.insert(port, number).is_some() {
+            self.ports.remove(&port);
+        }
+        Some(number)
+    }
+
+    fn printed_number(&self, packet: &Value) -> Option<u32> {
         match self.key {
             MatchKey::Seq => packet["seq"].as_u64().map(|seq| seq as u32),
             MatchKey::DestinationPort => {
@@ -98,20 +130,35 @@ impl Exchanges {
             MatchKey::Payload => {
                 u32::from_str_radix(packet["payload"].as_str()?.get(..8)?, 16).ok()
             }
+            MatchKey::Ttl => None,
         }
+    }
+
+    /// Returns the number of the time at `place` of a line with `times` times, which is about the packets with a time to live. None
+    /// if not all of these packets are known: their order is not known then.
+    pub fn number_of_hop(&self, ttl: u8, place: usize, times: usize) -> Option<u32> {
+        (self.of_ttl.get(&ttl) == Some(&times)).then(|| number_at(ttl, place))?
     }
 
     /// Returns the number of the packet that this one answers.
     fn answers(&self, packet: &Value) -> Option<u32> {
         let Some(quoted) = packet["quoted"].as_str() else {
-            return self.sent_as(packet).filter(|_| self.key != MatchKey::DestinationPort);
+            return match self.key {
+                MatchKey::DestinationPort => None,
+                MatchKey::Ttl => self.ports.get(&packet["destination_port"].as_u64()?).copied(),
+                MatchKey::Seq | MatchKey::Payload => self.printed_number(packet),
+            };
         };
         // An ICMP echo request has its type where UDP and TCP have their source port.
         let echo = matches!(quoted.get(..4)?, "0800" | "8000");
         let digits = match self.key {
             MatchKey::Seq if echo => quoted.get(12..16)?,
             MatchKey::DestinationPort => quoted.get(4..8)?,
-            _ => return None,
+            MatchKey::Ttl => {
+                let port = u64::from_str_radix(quoted.get(..4)?, 16).ok()?;
+                return self.ports.get(&port).copied();
+            }
+            MatchKey::Seq | MatchKey::Payload => return None,
         };
         u32::from_str_radix(digits, 16).ok()
     }
@@ -253,6 +300,29 @@ mod tests {
             "destination_port": 33434}));
         all.note(&quoting("1234829a00000000"));
         assert_eq!(all.added(33434, Until::Call, Measured::RoundTrip), Some(1500.0));
+    }
+
+    #[test]
+    fn packets_of_a_hop_are_numbered_in_their_order() {
+        let sent = |ttl: u8, port: u16| {
+            json!({"direction": "egress", "protocol": "tcp", "inner_pid": 77, "fd": 3, "ttl": ttl,
+                "latency_ns": 1000, "source_port": port, "destination_port": 80})
+        };
+        let mut all = Exchanges::new(MatchKey::Ttl, 77);
+        all.note(&sent(2, 0xd5fb));
+        all.note(&sent(2, 0xbd1d));
+        all.note(&sent(3, 0x1111));
+        all.note(&json!({"direction": "ingress", "protocol": "icmp", "inner_pid": 77, "fd": 4,
+            "latency_ns": 500, "quoted": "bd1d0050e458b4bf"}));
+        all.note(&json!({"direction": "ingress", "protocol": "tcp", "inner_pid": 77, "fd": 3,
+            "latency_ns": 300, "source_port": 80, "destination_port": 0xd5fb}));
+        let added = |place, times| {
+            let number = all.number_of_hop(2, place, times)?;
+            all.added(number, Until::Call, Measured::RoundTrip)
+        };
+        assert_eq!((added(0, 2), added(1, 2)), (Some(1300.0), Some(1500.0)));
+        assert_eq!(added(0, 3), None, "one of three is not known: it may be the first");
+        assert_eq!(all.number_of_hop(1, 0, 3), None);
     }
 
     #[test]

@@ -19,9 +19,23 @@ fn fuzz_record() {
 
 #[test]
 fn fuzz_rule() {
-    let seeds = [include_str!("../rules/ping.toml"), include_str!("../rules/scamper.toml")];
-    let words =
-        ["pattern = '", "(?<time>", "(?<seq>", "first = 1", "unit = \"ms\"", "\n", "'", "key = "];
+    let seeds = [
+        include_str!("../rules/ping.toml"),
+        include_str!("../rules/traceroute-tcp.toml"),
+        include_str!("../rules/scamper-json.toml"),
+    ];
+    let words = [
+        "pattern = '",
+        "(?<time>",
+        "(?<seq>",
+        "first = 1",
+        "unit = \"ms\"",
+        "\n",
+        "'",
+        "key = ",
+        "hop = '",
+        "{}",
+    ];
     fuzz("rule", &seeds, &words, |bytes| {
         let Some(Ok(rule)) = from_utf8(bytes).ok().map(Rule::parse) else { return false };
         rule.times("64 bytes from 192.0.2.1: icmp_seq=1 ttl=64 time=0.045 ms");
@@ -31,7 +45,18 @@ fn fuzz_rule() {
 
 #[test]
 fn fuzz_line() {
-    let names = ["ping", "fping", "hping3", "mtr", "mtr-udp", "scamper", "traceroute"];
+    let names = [
+        "ping",
+        "fping",
+        "hping3",
+        "mtr",
+        "mtr-udp",
+        "scamper",
+        "scamper-json",
+        "scamper-trace",
+        "traceroute",
+        "traceroute-tcp",
+    ];
     let rules: Vec<Rule> =
         names.iter().map(|name| Rule::find(name).expect("it is known")).collect();
     let seeds = [
@@ -40,6 +65,7 @@ fn fuzz_line() {
     ];
     fuzz("line", &seeds, &["time=", "ms", "*", " ", "icmp_seq=", "."], |bytes| {
         let line = String::from_utf8_lossy(bytes);
+        rules.iter().for_each(|rule| drop(rule.hop(&line)));
         let found: Vec<_> = rules.iter().flat_map(|rule| rule.times(&line)).collect();
         assert!(found
             .iter()

@@ -11,6 +11,7 @@ const LATER_FRAGMENT: u8 = 4;
 const SENT_AGAIN: u8 = 8;
 /// The same bit as SENT_AGAIN, in a record of egress.
 const BY_NUMBER: u8 = 8;
+const BY_RAW: u8 = 0x80;
 const NO_DEVICE: u32 = u32::MAX;
 
 const ICMP: u8 = 1;
@@ -151,6 +152,8 @@ pub struct Packet {
     pub destination_port: Option<u16>,
     /// TCP: sequence number of the segment's first byte.
     pub tcp_seq: Option<u32>,
+    /// A packet sent, but for TCP by a stream socket, and not in-band: IP's time to live, the hop limit of IPv6.
+    pub ttl: Option<u8>,
     /// UDP, ICMP: first 8 bytes of the payload, in hexadecimal.
     pub payload: Option<String>,
     /// ICMP errors (unreachable, time exceeded): first 8 bytes behind the quoted packet's IP header, in hexadecimal.
@@ -268,6 +271,9 @@ impl Packet {
             seq: above.is_echo().then(|| u32::from(above.u16(6))),
             source_port: ports.then(|| above.u16(0)),
             destination_port: ports.then(|| above.u16(2)),
+            // In-band records have 0.
+            ttl: (flags & (INGRESS | BY_NUMBER) == 0 && bytes.u32(28) != 0)
+                .then(|| bytes.u32(28) as u8),
             tcp_seq: above.is(&[TCP]).then(|| above.u32(4)),
             payload,
             quoted: above.quotes().then(|| hex(&above.bytes[8..])),
@@ -281,7 +287,8 @@ impl Packet {
 /// Returns the outcome: from the kernel's reason, and for TCP from the sequence numbers.
 fn outcome(bytes: &Bytes<'_>, above: &UpperHeader, flags: u8) -> PacketOutcome {
     let ip_header = if flags & IPV6 != 0 { 40 } else { 20 };
-    if above.is(&[TCP]) && !above.has_data(bytes.u16(32), ip_header) {
+    let by_raw = flags & BY_RAW != 0;
+    if above.is(&[TCP]) && !by_raw && !above.has_data(bytes.u16(32), ip_header) {
         return PacketOutcome::Kernel;
     }
     let (ingress, bit) = (flags & INGRESS != 0, flags & SENT_AGAIN != 0);
@@ -290,7 +297,7 @@ fn outcome(bytes: &Bytes<'_>, above: &UpperHeader, flags: u8) -> PacketOutcome {
     if by_number && above.is(&[TCP]) && above.u32(4) != bytes.u32(28) {
         return PacketOutcome::Kernel;
     }
-    match flags >> 4 {
+    match (flags & !BY_RAW) >> 4 {
         0 if ingress && bit => PacketOutcome::Again,
         0 => PacketOutcome::Matched,
         1 => PacketOutcome::Unread,
@@ -390,6 +397,18 @@ mod tests {
         let packet = Packet::parse(&record(TCP, INGRESS | 1 << 4, SEGMENT, bare)).unwrap();
         assert_eq!(packet.outcome, PacketOutcome::Kernel);
         assert_eq!((packet.source_port, packet.tcp_seq), (Some(80), Some(1000)));
+    }
+
+    #[test]
+    fn a_segment_of_a_raw_socket_is_its_programs() {
+        let bare = |r: &mut [u8]| r[32..34].copy_from_slice(&40_u16.to_ne_bytes());
+        let hop = |r: &mut [u8]| r[28..32].copy_from_slice(&3_u32.to_ne_bytes());
+        let both = |r: &mut [u8]| (bare(r), hop(r)).0;
+        let of = |flags: u8| Packet::parse(&record(TCP, flags, SEGMENT, both)).unwrap();
+        assert_eq!(of(BY_RAW).outcome, PacketOutcome::Matched);
+        assert_eq!((of(BY_RAW).latency_ns, of(BY_RAW).ttl), (Some(2_500), Some(3)));
+        assert_eq!(of(BY_NUMBER).ttl, None, "it is a sequence number there");
+        assert_eq!(of(BY_RAW | INGRESS | SENT_AGAIN).outcome, PacketOutcome::Again);
     }
 
     #[test]

@@ -6,14 +6,17 @@ use serde::Deserialize;
 use crate::error::PacketsError;
 
 /// The built-in rules.
-const BUILT_IN_RULES: [(&str, &str); 8] = [
+const BUILT_IN_RULES: [(&str, &str); 11] = [
     ("ping", include_str!("../rules/ping.toml")),
     ("fping", include_str!("../rules/fping.toml")),
     ("traceroute", include_str!("../rules/traceroute.toml")),
     ("traceroute-icmp", include_str!("../rules/traceroute-icmp.toml")),
+    ("traceroute-tcp", include_str!("../rules/traceroute-tcp.toml")),
     ("mtr", include_str!("../rules/mtr.toml")),
     ("mtr-udp", include_str!("../rules/mtr-udp.toml")),
     ("scamper", include_str!("../rules/scamper.toml")),
+    ("scamper-trace", include_str!("../rules/scamper-trace.toml")),
+    ("scamper-json", include_str!("../rules/scamper-json.toml")),
     ("hping3", include_str!("../rules/hping3.toml")),
 ];
 
@@ -27,6 +30,8 @@ pub enum MatchKey {
     DestinationPort,
     /// The first four bytes of a datagram's payload, big-endian.
     Payload,
+    /// The time to live, and the place among the tool's packets with it. The sender's port finds the answer: UDP, TCP.
+    Ttl,
 }
 
 /// End point of the tool's own measurement.
@@ -81,6 +86,10 @@ struct RuleFile {
     /// Arguments that make the tool measure from call to call.
     #[serde(default)]
     call_arguments: Vec<String>,
+    /// The text to insert after a time, with `{}` for the corrected time in ms or `null`.
+    insert: Option<String>,
+    /// With the key `ttl`: finds the number of a line's hop.
+    hop: Option<String>,
 }
 
 /// A rule.
@@ -96,6 +105,8 @@ pub struct Rule {
     first: Option<u32>,
     swapped: bool,
     call_arguments: Vec<String>,
+    insert: Option<String>,
+    hop: Option<Regex>,
 }
 
 /// A time found in a line of output.
@@ -135,8 +146,20 @@ impl Rule {
         if !has("time") {
             return Err("pattern: expected a group (?<time>...)".into());
         }
-        if has("seq") == file.first.is_some() {
-            return Err("expected either a group (?<seq>...) in pattern, or first".into());
+        let hop = file.hop.as_deref().map(Regex::new).transpose();
+        let hop = hop.map_err(|_| "hop: expected a regular expression".to_string())?;
+        if hop.as_ref().is_some_and(|hop| hop.captures_len() != 2) {
+            return Err("hop: expected one group in it".into());
+        }
+        if hop.is_some() != (file.key == MatchKey::Ttl) {
+            return Err("expected hop with the key ttl, and with no other".into());
+        }
+        let numbers = [has("seq"), file.first.is_some(), hop.is_some()];
+        if numbers.iter().filter(|there| **there).count() != 1 {
+            return Err("expected either a group (?<seq>...) in pattern, or first, or hop".into());
+        }
+        if file.insert.as_ref().is_some_and(|text| text.matches("{}").count() != 1) {
+            return Err("insert: expected one {} in it".into());
         }
         Ok(Rule {
             pattern,
@@ -147,6 +170,8 @@ impl Rule {
             first: file.first,
             swapped: file.swapped,
             call_arguments: file.call_arguments,
+            insert: file.insert,
+            hop,
         })
     }
 
@@ -170,6 +195,21 @@ impl Rule {
     /// Returns the number of the first time, if the times are counted.
     pub fn first(&self) -> Option<u32> {
         self.first
+    }
+
+    /// Returns the hop of a line, if the rule numbers the times by hops.
+    pub fn hop(&self, line: &str) -> Option<u8> {
+        self.hop.as_ref()?.captures(line)?.get(1)?.as_str().parse().ok()
+    }
+
+    /// Returns the text to insert after a time whose corrected value is `millis`, or is not known.
+    pub fn inserted(&self, millis: Option<f64>) -> String {
+        let number = millis.map(|millis| format!("{millis:.3}"));
+        match (&self.insert, number) {
+            (Some(text), number) => text.replace("{}", number.as_deref().unwrap_or("null")),
+            (None, Some(number)) => format!(" corrected={number} ms"),
+            (None, None) => " corrected=-".into(),
+        }
     }
 
     fn number(&self, printed: &str) -> Option<u32> {
@@ -241,6 +281,43 @@ mod tests {
     }
 
     #[test]
+    fn traceroute_by_tcp_has_a_hop_a_line() {
+        let rule = Rule::find("traceroute-tcp").unwrap();
+        let line = "12  10.9.0.1 (10.9.0.1)  0.061 ms *  1.5 ms";
+        assert_eq!((rule.hop(line), rule.times(line).len()), (Some(12), 3));
+        assert_eq!(rule.hop("traceroute to 10.8.0.2 (10.8.0.2), 30 hops max"), None);
+        assert_eq!(Rule::find("ping").unwrap().hop(line), None);
+    }
+
+    #[test]
+    fn scampers_traces_count_their_hops() {
+        let rule = Rule::find("scamper-trace").unwrap();
+        let time = |line: &str| rule.times(line).first().map(|found| found.nanos);
+        assert_eq!(time(" 1  172.30.0.1  0.074 ms"), Some(Some(74_000.0)));
+        assert_eq!(time(" 2  *"), Some(None));
+        assert_eq!(time("traceroute from 172.30.0.2 to 10.8.0.2"), None);
+        assert_eq!(rule.first(), Some(0));
+    }
+
+    #[test]
+    fn json_stays_json() {
+        let rule = Rule::find("scamper-json").unwrap();
+        let line = r#"{"responses":[{"from":"h", "seq":7, "reply_size":84, "tx":{"sec":1}, "rtt":0.097}]}"#;
+        let [found] = &rule.times(line)[..] else { panic!() };
+        assert_eq!((found.number, found.nanos), (Some(7), Some(97_000.0)));
+        let with = |millis| {
+            format!("{}{}{}", &line[..found.end], rule.inserted(millis), &line[found.end..])
+        };
+        let corrected = |millis| {
+            serde_json::from_str::<serde_json::Value>(&with(millis)).unwrap()["responses"][0]
+                ["corrected"]
+                .clone()
+        };
+        assert_eq!(corrected(Some(0.0341)), 0.034);
+        assert!(corrected(None).is_null());
+    }
+
+    #[test]
     fn other_tools_print_as_their_rules_have_it() {
         for (name, line, number, nanos) in [
             ("mtr", "p 1 121 33002", 33002, 121_000.0),
@@ -265,5 +342,10 @@ mod tests {
         assert!(refusal(&format!("pattern = 'x'\n{rest}")).contains("(?<time>...)"));
         assert!(refusal(&format!("pattern = '(?<time>x)'\n{rest}")).contains("(?<seq>...)"));
         assert!(refusal("pattern = '(?<time>x)'\nunit = 'h'").contains("unknown variant `h`"));
+        let twice = "pattern = '(?<time>x)'\nfirst = 1\ninsert = '{} {}'\n";
+        assert_eq!(refusal(&format!("{twice}{rest}")), "insert: expected one {} in it");
+        let hop = |hop: &str| refusal(&format!("pattern = '(?<time>x)'\nhop = '{hop}'\n{rest}"));
+        assert_eq!(hop("^ "), "hop: expected one group in it");
+        assert_eq!(hop("^ (x)"), "expected hop with the key ttl, and with no other");
     }
 }
