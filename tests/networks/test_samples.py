@@ -97,6 +97,9 @@ IMUNES = {
 
 CORE4 = {
     "two-pcs": Sample(pings=N1),
+    # Lines of TimeKeeper's CORE. They are not for routing daemons.
+    "dilation": Sample(pings=N1, has=("'tdf': '10'",)),
+    "dilations": Sample(("give --rounds --node-tdf n1=2",), N1),
     "comments": Sample(pings=N1),
     "options-on-one-line": Sample(pings=N1),
     "options-empty": Sample(pings=N1),

@@ -9,7 +9,7 @@ use super::tcl::{pairs, short, value_of, words, Word};
 use super::wlan;
 use crate::topology::{Node, NodeKind};
 use link::read_link;
-use station::{add_loopback_addresses, make_dangling, Station};
+use station::{add_loopback_addresses, dilate, make_dangling, Station};
 
 /// Options of a file that say what the GUI shows.
 const SHOWN: &str = "annotations background_images exec_errors grid hostsAutoAssign iconSize icon_size interface_names \
@@ -67,6 +67,7 @@ pub(super) fn read(draft: &mut Draft, text: &str) -> Read<()> {
         complete_ospf6(station);
     }
     wlan::complete_members(draft);
+    dilate(draft, &stations);
     for station in stations {
         if station.is_host {
             default_routes(draft, station.at, &station.name);
@@ -127,6 +128,7 @@ fn read_node<'a>(draft: &mut Draft, id: &Word<'a>, body: &Word<'a>) -> Read<Opti
         taken: Vec::new(),
         services: Vec::new(),
         routing: None,
+        dilation: None,
         radio: Vec::new(),
         scripts: Vec::new(),
     };
@@ -370,6 +372,10 @@ fn read_config<'a>(text: &Word<'a>, station: &mut Station<'a>) {
             "!" => in_interface = false,
             // In CORE 4 this is the name that people know. Links use the id.
             "hostname" => station.name = rest.trim().to_string(),
+            "dilation" => {
+                let at = Position { line: text.at.line + number as u32, column: 1 };
+                station.dilation = Some(at.of(rest.trim().to_string()));
+            }
             // Below `router ospf6` such a line is OSPFv3's.
             "interface" if !rest.contains(" area ") => {
                 in_interface = true;

@@ -21,6 +21,8 @@ pub(super) struct Station<'a> {
     pub services: Vec<Wanted>,
     /// Lines of the routing daemons in its configuration, and where they begin.
     pub routing: Option<Spanned<String>>,
+    /// Its TDF, in files of TimeKeeper's CORE.
+    pub dilation: Option<Spanned<String>>,
     /// Of a wlan: settings of its radio.
     pub radio: Vec<wlan::Setting<'a>>,
     /// Of a wlan: settings of the scripts by which its members move.
@@ -42,6 +44,37 @@ pub(super) fn make_dangling(draft: &mut Draft, station: &Station) -> Read<()> {
         draft.add_dangling(end, addresses)?;
     }
     Ok(())
+}
+
+/// Gives the network the TDF of its nodes, if all have the same. TDFs that differ need rounds, which `up` is asked for.
+pub(super) fn dilate(draft: &mut Draft, stations: &[Station]) {
+    let mut programs = Vec::new();
+    for station in stations {
+        if draft.node(&station.name).is_some_and(|node| node.kind == NodeKind::Process) {
+            programs.push(station);
+        }
+    }
+    let tdf = |station: &&Station| station.dilation.as_ref().map(|tdf| tdf.value.clone());
+    let first = programs.first().and_then(|station| station.dilation.clone());
+    if programs.iter().all(|station| tdf(station) == first.as_ref().map(|tdf| tdf.value.clone())) {
+        draft.file.tdf = first.filter(|tdf| !is_one(&tdf.value));
+        return;
+    }
+    for station in programs {
+        let Some(tdf) = station.dilation.as_ref().filter(|tdf| !is_one(&tdf.value)) else {
+            continue;
+        };
+        let name = &station.name;
+        let what = format!(
+            "node {name}: dilation {0}: nodes have different TDFs; give --rounds --node-tdf {name}={0}",
+            tdf.value
+        );
+        draft.leave_out(Position::from_location(tdf.defined), what);
+    }
+}
+
+fn is_one(tdf: &str) -> bool {
+    tdf.parse() == Ok(1.0)
 }
 
 /// Gives the loopback interface its addresses but the ones that it has anyway.
