@@ -1,4 +1,4 @@
-// A bus of ns-3's (CSMA), in real time: two stations stand for machines outside, others chatter.
+// A bus of ns-3's (CSMA), in real time: some stations stand for machines outside, others chatter.
 // With --bridge they are joined by ns-3's TapBridge, to tap devices that the namespace's bridges hold.
 
 #include "ns3/csma-module.h"

@@ -87,39 +87,57 @@ class Lateness {
 struct Options {
   std::string left, right;
   std::string leftMac = "02:00:00:00:00:0a", rightMac = "02:00:00:00:00:0b";
-  uint32_t stations = 0, bytes = 200;
-  double rate = 10, seconds = 10;
+  uint32_t machines = 0, stations = 0, bytes = 200;
+  double rate = 10, seconds = 10, hardLimit = 0;
 
   void AddTo(ns3::CommandLine& line) {
     line.AddValue("left", "interface whose frames enter at the first station", left);
     line.AddValue("right", "interface whose frames enter at the second station", right);
     line.AddValue("leftMac", "hardware address of the machine behind 'left'", leftMac);
     line.AddValue("rightMac", "hardware address of the machine behind 'right'", rightMac);
+    line.AddValue("machines",
+                  "machines outside, in place of 'left' and 'right': that of station K, from 0, is "
+                  "behind the interface ethK and has the hardware address 02:00:00:00:01:KK",
+                  machines);
     line.AddValue("stations", "further stations, which broadcast", stations);
     line.AddValue("rate", "broadcasts of each of them in a second", rate);
     line.AddValue("bytes", "in each broadcast", bytes);
     line.AddValue("seconds", "how long to run, by the program's clock", seconds);
+    line.AddValue("hardLimit", "end with an error once an event is later, ms; 0: never", hardLimit);
   }
+
+  /// Number of stations that stand for machines outside.
+  uint32_t Outside() const { return machines ? machines : 2; }
 };
 
-/// Makes the stations, two of them for machines outside, in a simulator on the clock that the program sees.
+/// Makes the stations, the first of them for machines outside, in a simulator on the clock that the program sees.
 inline ns3::NodeContainer StationsInRealTime(const Options& options) {
   using namespace ns3;
   GlobalValue::Bind("SimulatorImplementationType", StringValue("ns3::RealtimeSimulatorImpl"));
+  if (options.hardLimit > 0) {
+    const std::string simulator = "ns3::RealtimeSimulatorImpl::";
+    Config::SetDefault(simulator + "SynchronizationMode", StringValue("HardLimit"));
+    Config::SetDefault(simulator + "HardLimit", TimeValue(Seconds(options.hardLimit / 1000)));
+  }
   NodeContainer nodes;
-  nodes.Create(2 + options.stations);
+  nodes.Create(options.Outside() + options.stations);
   return nodes;
 }
 
-/// Runs on the clock that the program sees. `join` joins the first two devices to machines outside; the
-/// others broadcast.
+/// Runs on the clock that the program sees. `join` joins the first devices to machines outside; the others
+/// broadcast.
 inline void RunInRealTime(const ns3::NetDeviceContainer& devices, const Options& options,
                           decltype(Join)* join = Join) {
   using namespace ns3;
+  for (uint32_t at = 0; at < options.machines; ++at) {
+    char mac[18];
+    std::snprintf(mac, sizeof mac, "02:00:00:00:01:%02x", at & 0xff);
+    join("eth" + std::to_string(at), mac, devices.Get(at));
+  }
   if (!options.left.empty()) join(options.left, options.leftMac, devices.Get(0));
   if (!options.right.empty()) join(options.right, options.rightMac, devices.Get(1));
   auto gap = CreateObject<ExponentialRandomVariable>();
-  for (uint32_t at = 2; at < devices.GetN(); ++at) {
+  for (uint32_t at = options.Outside(); at < devices.GetN(); ++at) {
     Chatter(devices.Get(at), options.bytes, options.rate, gap);
   }
   Lateness lateness;

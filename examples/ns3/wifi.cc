@@ -1,4 +1,4 @@
-// An ad hoc wireless network of ns-3's (802.11a), in real time: two stations stand for machines
+// An ad hoc wireless network of ns-3's (802.11a), in real time: some stations stand for machines
 // outside, others chatter.
 
 #include "ns3/mobility-module.h"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,59 @@ def test_a_ping_through_the_simulator(programs: Path, program: str, least: float
     assert len(times) >= 5
     # Never early; what is more is real time, and how busy the machine is.
     assert least <= min(times) < least + 20
+
+
+def lab_py(*words: object) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(SOURCES / "lab.py"), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+
+@pytest.mark.parametrize("network", ["csma", "wifi"])
+@pytest.mark.parametrize(
+    ("time", "tdfs"),
+    [
+        (("--tdf", 2), None),
+        (("--rounds", "--sim-tdf", 4), {"sim": 4, "n1": 1}),
+    ],
+    ids=["one clock", "rounds"],
+)
+def test_machines_reach_each_other_through_a_written_lab(programs: Path, network, time, tdfs):
+    """Five machines on one network of ns-3's; in rounds the simulation has a TDF of its own."""
+    written = lab_py(network, 5, *time, "--programs", programs, "--seconds", 1000)
+    assert written.returncode == 0, written.stderr
+    with Lab(written.stdout.split("\n", 1)[1]) as lab:
+        if tdfs:
+            status = lorentz.json_of("experiment", "status", lab.name)
+            shown = {one["name"].split(".")[1]: one["tdf"] for one in status["containers"]}
+            assert {name: shown[name] for name in tdfs} == tdfs
+        ping = (needs.tool("ping"), "-c", 1, "-W", 1, "10.0.0.5")
+        lab.wait_until(lambda: lab.call("n1", *ping).returncode == 0, "the simulator")
+        for node, address in (("n2", "10.0.0.3"), ("n5", "10.0.0.1")):
+            assert len(lab.ping(node, address, 5, 0.1)) >= 3
+
+
+def test_an_event_beyond_the_hard_limit_ends_the_simulation(programs: Path):
+    """ns-3's own rule: no event of a real-time simulation may be later. 1 us is too short."""
+    words = ["run", "--tdf", "2", "--", str(programs / "csma"), "--stations=2", "--seconds=0.5"]
+    done = lorentz.call(*words, "--hardLimit=60000", timeout=60)
+    assert done.returncode == 0, done.stderr
+    done = lorentz.call(*words, "--hardLimit=0.001", timeout=60)
+    assert done.returncode != 0
+    assert "Hard real-time limit exceeded" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("csma", 1), "machines 1: expected 2 to 250"),
+        (("token-ring", 3), "invalid choice: 'token-ring'"),
+        (("wifi", 3, "--sim-tdf", 2), "--sim-tdf: expected --rounds"),
+    ],
+)
+def test_a_lab_that_cannot_be_is_one_line(words, told):
+    done = lab_py(*words)
+    assert done.returncode == 2 and not done.stdout
+    assert told in done.stderr.splitlines()[-1]
 
 
 #: The same by ns-3's TapBridge, at tap devices that the kernel's bridges join to the interfaces.
