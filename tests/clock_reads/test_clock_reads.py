@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
+import subprocess
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -170,6 +172,30 @@ def test_offsets_are_those_asked_for_to_the_nanosecond(offsets):
     wall = int(datetime.fromisoformat(f"{seconds}+00:00").timestamp()) * SECOND
     wall += int(fraction.ljust(9, "0"))
     assert wall - shown["monotonic_ns"] == kernel["real"] - mono
+
+
+@pytest.mark.parametrize("rate", [(), ("--rate", "1")], ids=["kernel", "shim"])
+def test_offsets_add_to_those_of_the_hosts_namespace(rate):
+    """As those of a nested namespace: by a time namespace of the kernel, and by the shim."""
+    needs.root()
+    inside = lorentz.session.command()
+    run = [*inside, "run", *rate, "--monotonic", "100s", "--"]
+    enter = [needs.tool("unshare"), "--time", "--monotonic", "5000", "--fork"]
+    before = time.monotonic()
+    done = subprocess.run(
+        [*enter, *run, build.c("clocks/clocks"), "now"],
+        env=lorentz.session.environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    after = time.monotonic()
+    if "unshare failed" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout.splitlines()[0])["mono"] / SECOND
+    assert before + 5100 <= shown <= after + 5100
 
 
 @pytest.mark.parametrize("years", ["146y", "147y", "289y"])

@@ -189,6 +189,20 @@ def test_what_is_frozen_neither_works_nor_ages(calls, suffix):
         assert before < after < host - 0.25 * MICROS, "it has not perceived that time"
 
 
+def test_freeze_all_takes_the_descendants(calls):
+    spins = "while :; do :; done"
+    with Native(["sh", "-c", f"sh -c '{spins}' & {spins}"]) as parent:
+        deadline = time.monotonic() + 10
+        while len(parent.processes()) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        both = parent.processes()
+        calls.ok("freeze_all", parent.pid)
+        assert [stands(pid) for pid in both] == [True, True]
+        calls.ok("unfreeze_all", parent.pid)
+        assert [works(pid) for pid in both] == [True, True]
+
+
 def test_leap_goes_to_the_time_of_another_and_not_back(calls):
     with spin() as early, Inside("sleep", "1000", at="2040-01-01") as late:
         late_pid = pid_inside(late)

@@ -8,21 +8,29 @@ import shutil
 import time
 
 import pytest
-from framework import build, lorentz, oracle
+from framework import build, lorentz, needs, oracle
 from framework.experiments import until
 from framework.running import Inside, Native
 
 MONOTONIC, BOOTTIME = 10 * 86_400, 20 * 86_400
 #: Seconds by which each clock is ahead there: CLOCK_MONOTONIC and its relatives, CLOCK_BOOTTIME.
-AHEAD = {1: MONOTONIC, 4: MONOTONIC, 6: MONOTONIC, 7: BOOTTIME}
+AHEAD = {1: MONOTONIC, 4: MONOTONIC, 6: MONOTONIC, 7: BOOTTIME, 9: BOOTTIME}
 #: Wall clocks have no offset.
-DATES = (0, 5, 11)
-OUTSIDE = ("here", "here, later")
-#: The ways into a time namespace: a child, its thread, its exec, a process that joins.
-WITHIN = ("fork", "thread", "exec", "setns")
+DATES = (0, 5, 8, 11)
+#: The clocks of alarms, which a machine without a real-time clock does not have.
+OF_ALARMS = {8, 9}
+OUTSIDE = ("here", "here, later", "back")
+#: The ways into a time namespace: a child, its thread, its exec, that of a child of vfork, a
+#: process that joins.
+WITHIN = ("fork", "thread", "exec", "vfork", "setns")
 RATES = [None, "1", "10", "1/2"]
-#: Waits of a process: on three clocks in three ways, and on two by futex.
-WAITS = 11
+#: Waits of a process: on three clocks in three ways, on two by futex, on two clocks of alarms.
+WAITS = 13
+
+
+@pytest.fixture(autouse=True)
+def _root():
+    needs.root()
 
 
 @functools.cache
@@ -47,7 +55,7 @@ def test_every_clock_is_ahead_by_the_offset_of_its_namespace(rate):
     patience = 600 * (1 if rate is None else oracle.ratio(rate)) + 600
     reads = [line for line in lines_inside(rate) if line["ev"] == "clock"]
     before = {line["id"]: line["raw"] for line in reads if line["who"] == "here"}
-    assert set(before) == {*AHEAD, *DATES}
+    assert set(before) | OF_ALARMS == {*AHEAD, *DATES}
     for who in (*OUTSIDE, *WITHIN):
         found = [line for line in reads if line["who"] == who]
         assert {line["id"] for line in found} == set(before), who
@@ -72,19 +80,27 @@ def test_the_uptime_is_that_of_the_namespaces_boot_clock(rate):
         patience = 60 * (1 if rate is None else oracle.ratio(rate)) + 2
         assert boot - 0.01 <= uptime["proc"] + 0.01 <= boot + patience, who
         assert boot - 0.01 <= uptime["sysinfo"] <= boot + patience, who
+        assert boot - patience <= uptime["start"] <= uptime["proc"] + 0.01, who
+        date = next(
+            line["raw"] / 1e9
+            for line in reads
+            if line["ev"] == "clock" and line["who"] == who and line["id"] == 0
+        )
+        assert abs(uptime["btime"] + boot - date) < patience, who
 
 
 @pytest.mark.parametrize("rate", RATES)
 def test_waits_agree_with_the_clocks_of_the_namespace(rate):
     """Absolute deadlines on each clock: never early, and not late by the offset."""
     waits = [line for line in lines_inside(rate) if line["ev"] == "waited"]
-    for who in ("here, later", "fork", "exec", "setns"):
+    for who in ("here, later", "fork", "exec", "vfork", "setns", "back"):
         found = [line for line in waits if line["who"] == who]
         assert len(found) == WAITS, who
         for line in found:
             assert line["ok"] == 1, line
             # With the offset added twice it would be ten days.
             assert 0.05 <= line["elapsed"] < 86_400, line
+            assert 0 <= line["left"] <= 0.051, line
 
 
 @functools.cache

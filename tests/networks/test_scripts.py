@@ -174,6 +174,17 @@ def test_a_network_comes_up_with_a_tdf_for_each_node(tmp_path):
         lorentz.ok("down", "mixed")
 
 
+def test_a_scenario_of_core_comes_up_with_a_tdf_for_each_node():
+    scenario = Path(__file__).parent / "scenarios" / "core4" / "dilations.imn"
+    lorentz.ok("up", str(scenario), "--rounds", "--node-tdf", "n1=2")
+    try:
+        assert tdfs_of("dilations") == {"dilations.n1": 2, "dilations.n2": 1}
+        text = lorentz.ok("exec", "dilations.n1", "ping", "-c", "2", "-i", "0.1", "10.0.0.21")
+        assert "2 received" in text
+    finally:
+        lorentz.ok("down", "dilations")
+
+
 def test_rounds_give_delays_to_links_of_every_file(tmp_path):
     """Kathara's links have no delay."""
     with Kathara(flags=("--rounds",)) as lab:

@@ -124,6 +124,35 @@ def test_a_worked_example():
     assert pair["p"] == pytest.approx(0.0120, abs=2e-4)
 
 
+def test_a_worked_example_of_unequal_deviations():
+    """R's InsectSprays: oneway.test gives F = 36.065 on 5 and 30.043 degrees of freedom."""
+    groups = {
+        "baseline": [10, 7, 20, 14, 14, 12, 10, 23, 17, 20, 14, 13],
+        "b": [11, 17, 21, 11, 16, 14, 17, 17, 19, 21, 7, 13],
+        "c": [0, 1, 7, 2, 3, 1, 2, 1, 3, 0, 1, 4],
+        "d": [3, 5, 12, 6, 4, 3, 5, 5, 5, 5, 2, 4],
+        "e": [3, 5, 3, 5, 3, 6, 1, 1, 3, 2, 6, 4],
+        "f": [11, 9, 15, 22, 15, 16, 13, 10, 26, 26, 24, 13],
+    }
+    test = judge.omnibus({name: list(map(float, counts)) for name, counts in groups.items()})
+    assert test["test"] == "Welch's ANOVA"
+    assert test["levene_p"] < 0.05
+    assert (test["F"], test["df2"]) == pytest.approx((36.065, 30.043), abs=1e-3)
+    assert test["p"] == pytest.approx(7.999e-12, rel=1e-3)
+
+
+def test_normality_is_that_of_shapiro_and_wilk(tmp_path: Path):
+    """Records of a normal distribution pass at their level; those of two lumps do not."""
+    _, judged = found(simulated(tmp_path, "x.parquet", {"baseline": 0.0, "lorentz": 0.0}, 60, 3))
+    normal = judged.descriptives["shapiro_p"]
+    assert (normal > 0.05).mean() > 0.8
+    lumps = [1.0] * 20 + [2.0] * 20
+    assert judge.describe(lumps)["shapiro_p"] < 1e-6
+    # R's shapiro.test of the control group of PlantGrowth: W = 0.95682, p = 0.7475.
+    control = [4.17, 5.58, 5.18, 6.11, 4.50, 4.61, 5.17, 4.53, 5.33, 5.14]
+    assert judge.describe(control)["shapiro_p"] == pytest.approx(0.7475, abs=1e-4)
+
+
 def test_two_studies_differ_where_a_level_became_slower(tmp_path: Path):
     same = {"baseline": 0.0, "namespace": 0.05}
     slower = {"baseline": 0.0, "namespace": 0.08}

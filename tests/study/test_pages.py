@@ -18,6 +18,7 @@ pytestmark = pytest.mark.timeout(300)
 SHIFTS = {"baseline": 0.0, "namespace": 0.03, "lorentz": 3.0, "podman": 0.0}
 LEVELS = [level for level in SHIFTS if level != "baseline"]
 WAITS = {"nanosleep", "clock_nanosleep", "miss_sleep", "miss_usleep"}
+SVG = "{http://www.w3.org/2000/svg}"
 #: A sentence of the page has at most so many words.
 WORDS = 25
 
@@ -217,8 +218,7 @@ def test_a_level_that_is_not_found_to_differ_says_what_it_would_show(results: di
 
 def texts(figure: Path) -> list[str]:
     """All texts of a figure."""
-    name = "{http://www.w3.org/2000/svg}text"
-    found = ElementTree.fromstring(figure.read_text()).iter(name)
+    found = ElementTree.fromstring(figure.read_text()).iter(f"{SVG}text")
     return ["".join(element.itertext()).strip() for element in found]
 
 
@@ -237,6 +237,23 @@ def figure(folder: Path, kind: str, caption: str) -> Path:
 def test_q_q_plots_have_one_panel_a_level(kind: str, folder: Path):
     shown = texts(figure(folder, kind, "Q-Q plots"))
     assert [shown.count(level) for level in SHIFTS] == [1] * len(SHIFTS)
+
+
+@pytest.mark.parametrize("metric", studies.SIMULATED["timers"])
+def test_each_metric_of_timers_has_its_samples_and_its_distribution(metric: str, folder: Path):
+    """A panel a load. A curve of the distribution has a mark at its level's mean."""
+    for caption in (f"{metric}, each sample", f"{metric}, the whole distribution"):
+        shown = texts(figure(folder, "timers", caption))
+        assert [shown.count(load) for load in ("idle", "cpu", "io")] == [1, 1, 1]
+    drawn = ElementTree.fromstring(figure(folder, "timers", caption).read_text())
+    # Those of the axes' ticks are not cut at the edge.
+    marks = [
+        mark
+        for group in drawn.iter(f"{SVG}g")
+        if "clip-path" in group.attrib
+        for mark in group.iter(f"{SVG}use")
+    ]
+    assert len(marks) == 3 * len(SHIFTS)
 
 
 def test_metrics_are_drawn_by_groups_with_a_scale_of_their_own(folder: Path):

@@ -165,12 +165,27 @@ def test_changes_to_come_are_drawn_and_dragged(server: Server):
     with Lab(pair("delay: 1ms")) as lab:
         seen = visit("schedule.mjs", server.line, lab.name)
         assert lorentz.ok("schedule", "show", "--network", lab.name) == ""
+    assert seen["stale"] == ["true", True]
     change = "{at: 33m20s, link: a:eth0, state: down}"
     assert seen["command"] == f"lorentz schedule add '{change}' --network {lab.name}"
     assert "at 1ns: is past" in seen["refused"]
     assert seen["findings"] == []
     refused = re.compile(r"status of 400 .*/api/v1/do$")
     assert [one for one in seen["complaints"] if not refused.search(one)] == []
+
+
+def test_a_node_in_rounds_gets_a_tdf_of_its_own(server: Server):
+    """As in the window of TimeKeeper's CORE (its documentation, figure 2.2)."""
+    with Lab("tdf: 2\nrounds: true\n" + pair("delay: 5ms")) as lab:
+        seen = visit("node-tdf.mjs", server.line, lab.name, "a", "5")
+        status = lorentz.json_of("experiment", "status", lab.name)
+    assert {one["name"].split(".")[1]: one["tdf"] for one in status["containers"]} == {
+        "a": 5,
+        "b": 2,
+    }
+    assert seen["before"] == "2"
+    assert seen["command"] == f"lorentz dilate {lab.name}.a --tdf 5"
+    assert seen["complaints"] == []
 
 
 def test_a_name_of_a_stranger_that_leads_here_gets_nothing(server: Server):

@@ -124,7 +124,8 @@ def _long(groups: Groups) -> pd.DataFrame:
     return pd.DataFrame(pairs, columns=["group", "value"])
 
 
-def _described(values: list[float]) -> dict[str, float | int | None]:
+def describe(values: list[float]) -> dict[str, float | int | None]:
+    """Amount, mean, deviation, median, MAD, ends, and the p of Shapiro-Wilk's test of normality."""
     array = np.asarray(values)
     can_be_tested = len(array) >= FEWEST and np.ptp(array) > 0
     return {
@@ -147,7 +148,7 @@ def judge(run: Run) -> Judgement:
             key = {"metric": metric, "load": load}
             groups = run.values(metric, load)
             described += [
-                {**key, "level": level, **_described(values)} for level, values in groups.items()
+                {**key, "level": level, **describe(values)} for level, values in groups.items()
             ]
             groups = {name: values for name, values in groups.items() if len(values) >= FEWEST}
             if len(groups) < 2 or BASELINE not in groups:
