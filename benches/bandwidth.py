@@ -28,6 +28,8 @@ METHODS = ("trains", "slops", "yaz")
 TIMERS = ("precise", "system")
 #: Number of estimates of each kind.
 TRIALS = 10
+#: As in the timing paper.
+PUBLISHED_TRIALS = 250
 MBIT = 1_000_000
 SERVER = "10.99.0.2"
 #: Processors of link and receiver, and of the sender.
@@ -112,11 +114,18 @@ def path(scenario: Scenario, cross: int, seconds: int) -> Iterator[list[str]]:
             yield [*inside["from"], *NEAR]
 
 
-def estimate(inside: list[str], scenario: Scenario, method: str, timers: str) -> dict | None:
-    """Returns one estimate; None if the estimator does not finish."""
+def estimate(
+    inside: list[str],
+    scenario: Scenario,
+    method: str,
+    timers: str,
+    lorentz: tuple[str, ...] = (LORENTZ,),
+) -> dict | None:
+    """Returns one estimate; None if the estimator does not finish. `lorentz`: the words that run
+    the command."""
     words = ("--method", method, "--timers", timers, "--packet", str(scenario.bytes), "--json")
     most = ("--rate-max", f"{2 * scenario.rate}mbit")
-    command = [*inside, LORENTZ, "bandwidth", SERVER, *words, *most]
+    command = [*inside, *lorentz, "bandwidth", SERVER, *words, *most]
     with suppress(subprocess.TimeoutExpired):
         run = subprocess.run(command, capture_output=True, text=True, timeout=90)
         if run.stdout:

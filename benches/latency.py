@@ -32,8 +32,12 @@ import machine  # noqa: E402
 from framework.latency import Network, Watch, check_times, number  # noqa: E402
 
 COUNT = 2000
-SENDERS = (0, 1, 2, 4, 8, 16)
-SIZES = (16, 56, 512, 1024, 1472)
+#: Figures 3 to 5 of the paper end with 16 senders, where its coverage begins to fall.
+SENDERS = (0, 1, 2, 4, 8, 16, 24, 32)
+#: Those of figure 2 of the paper, and two more.
+SIZES = (16, 56, 120, 504, 512, 1024, 1472)
+#: Runs for each size, as in section 4.2 of the paper.
+RUNS_OF_A_SIZE = 5
 #: The events that ftrace records in the comparison: those that Lorentz uses.
 EVENTS = (
     *("net/net_dev_queue", "net/net_dev_start_xmit", "net/netif_receive_skb"),
@@ -47,6 +51,8 @@ WAYS = {
     "container, traced": ("inside", "traced"),
     "container, in-band": ("inside", "in-band"),
     "container, ftrace": ("inside", "ftrace"),
+    "native, ftrace": ("host", "ftrace"),
+    "container, stamped": ("inside", "stamped"),
 }
 
 
@@ -75,6 +81,25 @@ def ftrace(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", folder], check=False)
 
 
+@contextlib.contextmanager
+def stamped(network: Network) -> Iterator[dict[int, list[int]]]:
+    """Yields the stamps of the outer device, which are there when the block has ended."""
+    found: dict[int, list[int]] = {}
+    words = [sys.executable, ROOT / "benches/outer_stamps.py", "eth0"]
+    reader = subprocess.Popen(
+        ["ip", "netns", "exec", network.host, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"ready\n"
+        yield found
+        output, _ = reader.communicate(timeout=60)
+        found.update((int(number), both) for number, both in json.loads(output).items())
+    finally:
+        reader.kill()
+        reader.wait()
+
+
 def run(network: Network, way: str, size: int, folder: Path) -> dict:
     """Makes one run of one way. Returns the times of its packets, and the observer's output."""
     where, look = WAYS[way]
@@ -89,9 +114,11 @@ def run(network: Network, way: str, size: int, folder: Path) -> dict:
     if not look:
         return {"times": probe(), "packets": []}
     words = ["--json", *(["--in-band"] if look == "in-band" else [])]
-    with Watch(network, *words, targets=[f"/run/netns/{name}"]) as watch:
+    stamps = stamped(network) if look == "stamped" else contextlib.nullcontext({})
+    with stamps as outer, Watch(network, *words, targets=[f"/run/netns/{name}"]) as watch:
         times = probe()
-        return {"times": times, "packets": watch.stop()}
+        packets = watch.stop()
+    return {"times": times, "packets": packets, "outer": outer}
 
 
 def judge(one: dict, way: str) -> dict:
@@ -100,7 +127,8 @@ def judge(one: dict, way: str) -> dict:
     for packet in one["packets"]:
         if packet["outcome"] == "matched":
             ways[packet["direction"]][number(packet)] = packet
-    result = {"rtt": [], "corrected": [], "as_host": [], "matched": 0, "wrong": 0}
+    result = {"rtt": [], "corrected": [], "as_host": [], "stamp": [], "matched": 0, "wrong": 0}
+    outer = one.get("outer", {})
     for exchange in one["times"]:
         rtt = exchange["read_after"] - exchange["sent_before"]
         result["rtt"].append(rtt / 1000)
@@ -113,8 +141,14 @@ def judge(one: dict, way: str) -> dict:
                 check_times(out, back, exchange)
             except AssertionError:
                 result["wrong"] += 1
-        result["corrected"].append((rtt - out["latency_ns"] - back["latency_ns"]) / 1000)
+        corrected = rtt - out["latency_ns"] - back["latency_ns"]
+        result["corrected"].append(corrected / 1000)
+        sent, answered = outer.get(exchange["number"], (0, 0))
+        if sent and answered:
+            result["stamp"].append((corrected - (answered - sent)) / 1000)
         result["as_host"].append((rtt - out["device_ns"] - back["device_ns"]) / 1000)
+    for name in ("rtt", "corrected"):
+        result[f"{name}_of_runs"] = [statistics.median(result[name])] if result[name] else []
     return result
 
 
@@ -180,7 +214,8 @@ def measure(quick: bool, folder: Path) -> dict:
         for size in SIZES:
             print(f"bench: latency: {size} bytes", file=sys.stderr)
             ways = ["native", "container", "container, traced"]
-            found["sizes"][size] = rounds(network, size, max(2, turns // 4), folder, ways)
+            runs = 2 if quick else RUNS_OF_A_SIZE
+            found["sizes"][size] = rounds(network, size, runs, folder, ways)
     for senders in SENDERS[:: 2 if quick else 1]:
         print(f"bench: latency: {senders} senders", file=sys.stderr)
         with Network() as network:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 from pathlib import Path
 
 #: Greatest share of steal time in a quiet run: a host's other guests take the processor.
 QUIET = 0.05
 TRACED, IN_BAND, FTRACE = "container, traced", "container, in-band", "container, ftrace"
+STAMPED = "container, stamped"
+#: Samples of the bootstrap.
+RESAMPLES = 10_000
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -33,6 +37,23 @@ def accuracy(ways: dict, share: float) -> tuple[float, float]:
     )
     as_host = quantile(ways[TRACED]["as_host"], share) - quantile(ways["native"]["rtt"], share)
     return whole, as_host
+
+
+def interval(ways: dict) -> tuple[float, float]:
+    """Returns the 95 % interval of the error of the corrected median, by the bootstrap over runs:
+    those of a turn belong together."""
+    pairs = zip(
+        ways[TRACED]["corrected_of_runs"], ways["native, traced"]["corrected_of_runs"], strict=True
+    )
+    apart = [container - native for container, native in pairs]
+    chance = random.Random(1)
+    means = [statistics.fmean(chance.choices(apart, k=len(apart))) for _ in range(RESAMPLES)]
+    return quantile(means, 0.025), quantile(means, 0.975)
+
+
+def native_perturbation(ways: dict, way: str) -> float:
+    """Returns the time that watching the host adds to its own RTT, us: the median."""
+    return median(ways[way]["rtt"]) - median(ways["native"]["rtt"])
 
 
 def coverage(ways: dict, way: str) -> float:
@@ -64,6 +85,29 @@ def verdict(met: bool) -> str:
     return "met" if met else "**missed**"
 
 
+def stamp_errors(all_levels: list[tuple[int, dict]]) -> tuple[float, float]:
+    """Returns the errors against the outer device's own stamps, us: the worst median of a level,
+    and the bound that 95 % of a level's echoes keep, at the worst level."""
+    errors = [ways[STAMPED]["stamp"] for _, ways in all_levels if ways[STAMPED]["stamp"]]
+    worst = max((median(of) for of in errors), key=abs)
+    return worst, max(quantile([abs(error) for error in of], 0.95) for of in errors)
+
+
+def by_size(found: dict) -> str:
+    """Figure 2's numbers."""
+    rows = []
+    for size, ways in sorted((int(size), ways) for size, ways in found["sizes"].items()):
+        native = ways["native"]["rtt"]
+        apart = [
+            us(middle(values) - middle(native))
+            for values in (ways["container"]["rtt"], ways[TRACED]["as_host"])
+            for middle in (statistics.fmean, median)
+        ]
+        rows.append([str(size), f"{median(native):.2f}", *apart])
+    head = ["payload, bytes", "native", "container - native: mean", "median"]
+    return table([*head, "as host - native: mean", "median"], rows)
+
+
 def goals(found: dict) -> str:
     """The table of goals, beside the paper."""
     all_levels = levels(found)
@@ -80,13 +124,16 @@ def goals(found: dict) -> str:
         us(max(perturbation(ways, way, QUIET) for _, ways in all_levels))
         for way in (TRACED, IN_BAND, FTRACE)
     ]
-    costs = found["syscalls"]
+    costs, stamped = found["syscalls"], stamp_errors(all_levels)
     rows = [
         ["corrected container RTT against native, idle: median", "within 20 us, mean", "1 us",
          us(at_rest[0][0]), verdict(abs(at_rest[0][0]) <= 1)],
         ["the same, p99", "", "5 us", us(at_rest[1][0]), verdict(abs(at_rest[1][0]) <= 5)],
         ["the same with 1 to 8 senders: worst median", "", "2 us", us(worst),
          verdict(abs(worst) <= 2)],
+        ["corrected RTT against a packet socket's stamps on the outer device: worst median",
+         "hardware's: within 20 us, mean", "", us(stamped[0]), ""],
+        ["the same, each echo: 95 % of them within", "", "", f"{stamped[1]:.2f}", ""],
         ["coverage, worst of all levels", "declines, collapses after 17 senders", "100 %",
          f"{covered:.2f} %", verdict(covered == 100)],
         ["wrong matches", "", "0", str(wrong), verdict(wrong == 0)],
@@ -110,15 +157,18 @@ def details(found: dict) -> str:
     """Formats the figures of each level."""
     head = ["senders", "native", "container", "corrected C - N", "p99", "as host - N", "p99"]
     head += ["coverage", "traced", "in-band", "ftrace", "mean: traced", "in-band", "ftrace"]
-    head += ["p5: traced", "in-band", "ftrace"]
+    head += ["p5: traced", "in-band", "ftrace", "native: traced", "ftrace"]
     rows = []
     for senders, ways in levels(found):
         (half, half_host), (tail, tail_host) = accuracy(ways, 0.5), accuracy(ways, 0.99)
         added = [us(perturbation(ways, way)) for way in (TRACED, IN_BAND, FTRACE)]
         added += [us(mean_perturbation(ways, way)) for way in (TRACED, IN_BAND, FTRACE)]
         added += [us(perturbation(ways, way, QUIET)) for way in (TRACED, IN_BAND, FTRACE)]
+        added += [us(native_perturbation(ways, f"native, {how}")) for how in ("traced", "ftrace")]
         plain = [f"{median(ways[way]['rtt']):.2f}" for way in ("native", "container")]
-        near = [us(value) for value in (half, tail, half_host, tail_host)]
+        low, high = interval(ways)
+        near = [f"{us(half)} ({us(low)} to {us(high)})"]
+        near += [us(value) for value in (tail, half_host, tail_host)]
         covered = f"{coverage(ways, TRACED):.2f} %"
         rows.append([str(senders), *plain, *near, covered, *added])
     return table(head, rows)
@@ -152,7 +202,7 @@ compared with the native RTT while nothing looks on, so it holds the perturbatio
 
 {goals(found)}
 Medians and tails are compared as differences of pooled statistics. A goal that is missed by one
-run's chance is missed. What tracing adds: an echo and its reply pass some 20 tracepoints on the
+run's chance is missed. Costs of tracing: an echo and its reply pass some 20 tracepoints on the
 devices of their path, each of which costs before anything is decided; the rest is six table
 look-ups, five reads of headers and two records.
 
@@ -164,15 +214,19 @@ each packet, were taken out (0.2 us). In-band has none of that: two devices pay.
 ## By senders
 
 {details(found)}
-Columns *traced*, *in-band*, *ftrace*: what each adds to the median, then to the mean, then to the
-5th percentile of the container's RTT. On a virtual machine a processor is a third slower while the
-host has another guest on the same core, for tens of milliseconds at a time, so that RTTs have two
-modes; a median is of one or of the other, or between them, and moves by more than what is measured.
-The 5th percentile is of the quick one.
+In brackets stands the 95 % interval of the error, from the medians of the runs. Columns *traced*,
+*in-band*, *ftrace*: what each adds to the median, then to the mean, then to the 5th percentile of
+the container's RTT; then what two of them add to the median of the host's own. On a virtual machine
+a processor is a third slower while the host has another guest on the same core, for tens of
+milliseconds at a time, so that RTTs have two modes; a median is of one or of the other, or between
+them, and moves by more than what is measured. The 5th percentile is of the quick one.
 
+## By size
+
+{by_size(found)}
 ## Figures
 
-As 2 to 5 of the paper.
+As 2 to 5 of the paper. The bars of figure 3 are 95 % intervals.
 
 ![Difference of container and native RTT by packet size](latency/figure2.svg)
 
@@ -218,6 +272,7 @@ def plots(found: dict, folder: Path) -> None:
             "corrected": [accuracy(ways, 0.5)[0] for ways in ways_of],
             "as host": [accuracy(ways, 0.5)[1] for ways in ways_of],
         },
+        {"corrected": [interval(ways) for ways in ways_of]},
     )
     draw(
         folder / "figure4.svg",
@@ -229,17 +284,32 @@ def plots(found: dict, folder: Path) -> None:
         folder / "figure5.svg",
         ("senders", "perturbation, median, us"),
         senders,
-        {way: [perturbation(w, way) for w in ways_of] for way in (TRACED, IN_BAND, FTRACE)},
+        {
+            **{way: [perturbation(w, way) for w in ways_of] for way in (TRACED, IN_BAND, FTRACE)},
+            **{
+                way: [native_perturbation(w, way) for w in ways_of]
+                for way in ("native, traced", "native, ftrace")
+            },
+        },
     )
 
 
-def draw(path: Path, labels: tuple[str, str], at: list[int], lines: dict[str, list[float]]) -> None:
-    """One plot."""
+def draw(
+    path: Path,
+    labels: tuple[str, str],
+    at: list[int],
+    lines: dict[str, list[float]],
+    intervals: dict[str, list[tuple[float, float]]] | None = None,
+) -> None:
+    """One plot; a line in `intervals` has error bars with these ends."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6, 3.5))
     for name, values in lines.items():
-        axes.plot(at, values, marker="o", label=name)
+        line = axes.plot(at, values, marker="o", label=name)[0]
+        if intervals and name in intervals:
+            low, high = zip(*intervals[name], strict=True)
+            axes.vlines(at, low, high, color=line.get_color())
     axes.set_xlabel(labels[0])
     axes.set_ylabel(labels[1])
     axes.set_ylim(bottom=min(0, *axes.get_ylim()))

@@ -14,11 +14,13 @@ import json
 import os
 import platform
 import re
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -80,19 +82,22 @@ class Lab:
         pairs: int = 1,
         background: int = 0,
         window: int = 4_000_000,
+        peer: float | None = None,
     ) -> None:
         """window: size of a connection's buffers, bytes; the kernel counts half of it. pairs:
         number of pairs of nodes with a link: a and b, a1 and b1. background: number of nodes that
-        send to each other meanwhile, each pair over a link of 1 ms."""
+        send to each other meanwhile, each pair over a link of 1 ms. peer: in rounds, the TDF of the
+        nodes b."""
         self.pairs = pairs
         buffers = f"4096 {min(window, 1_000_000)} {window}"
         settings = f"{{net.ipv4.tcp_rmem: {buffers}, net.ipv4.tcp_wmem: {buffers}, {CONTROL}}}"
         nodes, links = [], []
         what = f", {link}" if link else ""
+        other = f", tdf: {peer}" if peer else ""
         for at in range(pairs):
             mark = at or ""
             nodes.append(f"    a{mark}: {{sysctls: {settings}}}\n")
-            nodes.append(f"    b{mark}: {{command: {command}, sysctls: {settings}}}\n")
+            nodes.append(f"    b{mark}: {{command: {command}, sysctls: {settings}{other}}}\n")
             links.append(
                 f"    - {{endpoints: ['a{mark}:eth0', 'b{mark}:eth0'], "
                 f"ipv4: [10.0.{at}.1/24, 10.0.{at}.2/24]{what}}}\n"
@@ -140,28 +145,65 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def of_children() -> float:
+    """Returns the processor time of programs that have ended, seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def mbits(rate: str) -> float:
     return float(rate[:-4]) * (1_000 if "gbit" in rate else 1)
 
 
-def throughput(rate: str, tdf: float, seconds: int, udp: bool = False, background: int = 0) -> dict:
-    """Measures iperf3 through one link of 5 ms: Mbit/s by the nodes' clock, after half a virtual
-    second. By UDP it sends as much as goes through: 1448 bytes in frames of 1490."""
+@dataclass(frozen=True)
+class Stream:
+    """A stream of iperf3 through one link of 5 ms, `rate` as in a topology file.
+
+    By UDP it sends as much as goes through: 1448 bytes in frames of 1490. `peer` is the receiver's
+    TDF, which rounds allow to be another one.
+    """
+
+    rate: str
+    tdf: float
+    udp: bool = False
+    background: int = 0
+    rounds: bool = False
+    peer: float | None = None
+
+    def __str__(self) -> str:
+        beside = f", beside {self.background} nodes" if self.background else ""
+        rounds = ", in rounds" if self.rounds else ""
+        peer = f", to a node at TDF {self.peer}" if self.peer else ""
+        return ("UDP" if self.udp else "TCP") + beside + rounds + peer
+
+
+def throughput(stream: Stream, seconds: int) -> dict:
+    """Measures a stream: Mbit/s by the nodes' clock, as a mean and of each tenth of a second; real
+    seconds; the shares of a processor that the sender and the emulator take."""
+    rate = stream.rate
     queue = "queue: {packets: 10000}"
-    how = ["-u", "-l", 1448, "-b", f"{mbits(rate) * 1448 / 1490:.3f}M"] if udp else []
+    how = ["-u", "-l", 1448, "-b", f"{mbits(rate) * 1448 / 1490:.3f}M"] if stream.udp else []
     link = f"rate: {rate}, delay: 5ms, {queue}"
     # Two round trips of data under way: the link is never idle, and no frame is dropped.
     window = max(500_000, int(4 * mbits(rate) * 1e6 / 8 * ROUND_TRIP))
-    with Lab(tdf, link, "[iperf3, -s]", background=background, window=window) as lab:
+    options = {"background": stream.background, "window": window, "rounds": stream.rounds}
+    with Lab(stream.tdf, link, "[iperf3, -s]", peer=stream.peer, **options) as lab:
         pid = lab.status()["pid"]
-        used, began = cpu_seconds(pid), time.monotonic()
-        text = lab.exec("a", "iperf3", "-c", "10.0.0.2", "-t", seconds, "-O", 0.5, "-J", *how)
-        real = time.monotonic() - began
+        used, began, before = cpu_seconds(pid), time.monotonic(), of_children()
+        often = ["-t", seconds, "-i", 0.1]
+        text = lab.exec("a", "iperf3", "-c", "10.0.0.2", *often, "-J", *how)
+        real, sender = time.monotonic() - began, of_children() - before
         used = cpu_seconds(pid) - used
         late = lab.status()["lateness"]
-    end = json.loads(text)["end"]
+    result = json.loads(text)
+    tenths = [one["sum"] for one in result["intervals"]]
+    # The last one may be a rest of a few milliseconds.
+    whole = [one["bits_per_second"] / 1e6 for one in tenths if one["seconds"] > 0.05]
     return {
-        "mbits": end["sum_received"]["bits_per_second"] / 1e6,
+        "mbits": result["end"]["sum_received"]["bits_per_second"] / 1e6,
+        "tenths": [min(whole), max(whole)],
+        "real": real,
+        "sender_cpu": sender / real,
         "emulator_cpu": used / real,
         "late_us": [late["median_ns"] / 1e3, late["p99_ns"] / 1e3],
     }
@@ -260,23 +302,33 @@ def machine() -> list[str]:
 
 
 def throughputs(quick: bool) -> list[str]:
-    """Returns the throughput of one link: by TCP, by UDP, and with other nodes that send
-    meanwhile."""
-    lines = ["", "Through one link of 5 ms each way, iperf3; all times virtual:", ""]
-    lines += ["| by | rate | TDF | Mbit/s | of the rate | emulator's CPU | late: median, p99, us |"]
-    lines += ["| --- | --- | --- | --- | --- | --- | --- |"]
+    """Returns the throughput of one link: by TCP, by UDP, with other nodes that send meanwhile, and
+    in rounds, also between two TDFs (TimeKeeper, figure 5.8 and section 5.5.1)."""
+    lines = [
+        "",
+        "Through one link of 5 ms each way, iperf3 for 2 s (10gbit: 4 s); virtual times but for "
+        "the run's:",
+        "",
+    ]
+    columns = ["by", "rate", "TDF", "Mbit/s", "of the rate", "in tenths of a second", "run, real s"]
+    columns += ["sender's CPU", "emulator's CPU", "late: median, p99, us"]
+    lines += [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
     tdfs = (1, 2, 10, 50)
-    cases = [("TCP", rate, tdf) for rate in ("10mbit", "100mbit", "1gbit") for tdf in tdfs]
-    cases += [("TCP", "10gbit", 20), *(("UDP", "100mbit", tdf) for tdf in tdfs)]
-    cases += [(f"TCP, beside {BACKGROUND} nodes", "100mbit", tdf) for tdf in tdfs]
-    few = [("TCP", "100mbit", 1), ("TCP", "100mbit", 10), ("UDP", "100mbit", 1)]
-    for by, rate, tdf in few if quick else cases:
-        others = BACKGROUND if "beside" in by else 0
-        seconds = 1 if quick else 4 if rate == "10gbit" else 2
-        got = throughput(rate, tdf, seconds, by == "UDP", others)
+    cases = [Stream(rate, tdf) for rate in ("10mbit", "100mbit", "1gbit") for tdf in tdfs]
+    cases += [Stream("10gbit", 20), *(Stream("100mbit", tdf, udp=True) for tdf in tdfs)]
+    cases += [Stream("100mbit", tdf, background=BACKGROUND) for tdf in tdfs]
+    cases += [Stream("10mbit", tdf, rounds=True) for tdf in tdfs]
+    cases += [Stream("10mbit", tdf, rounds=True, peer=1) for tdf in (2, 10)]
+    cases += [Stream("10mbit", 10, rounds=True, background=BACKGROUND)]
+    few = [Stream("100mbit", 1), Stream("100mbit", 10), Stream("10mbit", 10, rounds=True, peer=1)]
+    for stream in few if quick else cases:
+        got = throughput(stream, 1 if quick else 4 if stream.rate == "10gbit" else 2)
         late = ", ".join(f"{value:.1f}" for value in got["late_us"])
-        part = f"{100 * got['mbits'] / mbits(rate):.1f} % | {100 * got['emulator_cpu']:.0f} %"
-        lines += [f"| {by} | {rate} | {tdf} | {got['mbits']:.1f} | {part} | {late} |"]
+        low, high = got["tenths"]
+        part = f"{100 * got['mbits'] / mbits(stream.rate):.1f} % | {low:.1f} to {high:.1f}"
+        share = f"{100 * got['sender_cpu']:.0f} % | {100 * got['emulator_cpu']:.0f} %"
+        what = f"{stream} | {stream.rate} | {stream.tdf} | {got['mbits']:.1f}"
+        lines += [f"| {what} | {part} | {got['real']:.1f} | {share} | {late} |"]
         print(lines[-1], flush=True)
     return lines
 

@@ -5,8 +5,8 @@ Writes the samples as JSON to build/bench/, the table to docs/performance.md and
 experiments to docs/experiments.md. With --quick it only writes the JSON and prints the table.
 docs/performance.md stays as it is unless all of its suites ran, or --rows asks for the rows of
 those that ran. `experiments-45000` takes long and raises limits of the kernel meanwhile: it runs
-only if named. So do `timers`, `bandwidth`, `checkpoint` and `scale`, which rewrite their pages in
-docs.
+only if named. So do `timers`, `bandwidth`, `bandwidth-levels`, `checkpoint` and `scale`, which
+rewrite their pages in docs.
 LORENTZ=PATH measures another build than target/release/lorentz.
 """
 
@@ -22,6 +22,7 @@ import sys
 from pathlib import Path
 
 import bandwidth
+import bandwidth_levels
 import checkpoint
 import containers
 import experiments
@@ -62,6 +63,7 @@ EXPERIMENTS = {
 PAGES = {
     "timers": timers.run,
     "bandwidth": bandwidth.run,
+    "bandwidth-levels": bandwidth_levels.run,
     "checkpoint": checkpoint.run,
     "scale": scale.run,
 }
@@ -98,6 +100,11 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a fifth of the rounds")
     parser.add_argument(
+        "--published",
+        action="store_true",
+        help=f"{bandwidth.PUBLISHED_TRIALS} trials of bandwidth for each point: a day",
+    )
+    parser.add_argument(
         "--rows", action="store_true", help="put these suites' rows into docs/performance.md"
     )
     parser.add_argument(
@@ -120,6 +127,8 @@ def main() -> int:
     wanted = arguments()
     # SIGTERM ends the run in good order: everything is restored.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if wanted.published:
+        bandwidth.TRIALS = bandwidth.PUBLISHED_TRIALS
     build_programs(BUILD / "programs")
     tsc_hertz = suites.output_of([str(BUILD / "programs/tsc")])["hertz"]
     for name in [name for name in wanted.suite if name in PAGES]:
