@@ -257,7 +257,7 @@ pub const TABLE: &[Syscall] = &[
         .means("no call of the kernel's: the shim asks the monitor", "waits/test_errors.py"),
     call(Sysno::clone3)
         .filtered(&[(Everywhere, Refused)])
-        .means("refused: ENOSYS. Its flags lie in memory, where a filter does not see CLONE_CLEAR_SIGHAND; libc falls back to clone", "process_tree/test_passing_through.py"),
+        .means("refused: ENOSYS. Its flags lie in memory, where a filter does not see CLONE_CLEAR_SIGHAND; libc falls back to clone", "faces/test_all_faces.py"),
     call(Sysno::io_uring_setup)
         .filtered(&[(Everywhere, Refused)])
         .means("refused: ENOSYS. Its timeouts lie in shared memory; libraries fall back to epoll", "faces/test_io_uring.py"),

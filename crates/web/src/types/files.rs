@@ -159,7 +159,7 @@ pub struct HistoryPoint {
     pub cpu: Option<f64>,
 }
 
-/// The past of a network or an experiment, as far as a page was open.
+/// The past of a network or an experiment, as far as the server has seen it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub struct History {

@@ -169,7 +169,7 @@ fn routes(of: &mut SchemaGenerator) -> Vec<Route> {
         ),
         get(
             "/api/v1/history",
-            "The past of a network or an experiment, as far as a page was open",
+            "The past of a network or an experiment, as far as the server has seen it",
             &[("*kind", "`network` or `experiment`"), ("*name", "its name")],
             Ok(of.subschema_for::<History>()),
         ),

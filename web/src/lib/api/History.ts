@@ -2,7 +2,7 @@
 import type { HistoryPoint } from "./HistoryPoint";
 
 /**
- * The past of a network or an experiment, as far as a page was open.
+ * The past of a network or an experiment, as far as the server has seen it.
  */
 export type History = { 
 /**
