@@ -101,6 +101,16 @@ def test_what_is_blocked_is_remembered_though_threads_come_and_go():
     assert native == inside == {"ev": "blocked", "before": 1, "in_threads": 600, "after": 1}
 
 
+def test_what_each_of_many_threads_blocks_is_remembered():
+    """Nearly as many at once as there are entries, with ids that begin at the same ones."""
+    program = build.c("pitfalls/beliefs_at_once")
+    for run in (Native([program, "230"]), Inside(program, "230", rate="1")):
+        with run:
+            found = run.line(ev="blocked").data
+            run.succeed()
+        assert found == {"ev": "blocked", "threads": 230, "in_threads": 230}
+
+
 def test_jumping_out_of_a_sleep_leaves_nothing_behind():
     """Pitfall 30: siglongjmp out of a sleep two hundred times while the clock is changed. The next
     sleep is a whole one, and no signal comes for the abandoned ones."""

@@ -225,6 +225,8 @@ pub struct ProcessData {
     pub old_stamps_end: AtomicI64,
     /// Which of our signals threads believe to have blocked.
     pub blocked: [BlockedSignals; BLOCKED],
+    /// Each entry of `blocked` is at most so many places from where its thread begins to look for it. Only grows.
+    pub blocked_reach: AtomicU32,
     /// Where the program goes on after it has begun a task: see [`crate::clone_tracking`].
     pub clone_sites: [AtomicUsize; CLONE_SITES],
     /// Alternate stacks of children that share this memory while their parents wait.

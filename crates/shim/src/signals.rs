@@ -107,25 +107,27 @@ mod masks {
     /// Bits of an entry below the thread's number.
     const SIGNALS: u32 = 2;
 
+    /// All places, in the order in which a thread looks for one.
     fn places(thread: u32) -> impl Iterator<Item = &'static BlockedSignals> {
         let table = &data().blocked;
-        (0..32).map(move |i| &table[(thread as usize + i) % table.len()])
+        (0..table.len()).map(move |i| &table[(thread as usize + i) % table.len()])
     }
 
-    fn is_of(place: &BlockedSignals, thread: u32) -> bool {
-        place.load(Relaxed) >> SIGNALS == thread
+    /// The place that a thread has.
+    fn own(thread: u32) -> Option<&'static BlockedSignals> {
+        let reach = data().blocked_reach.load(Relaxed) as usize;
+        places(thread).take(reach).find(|place| place.load(Relaxed) >> SIGNALS == thread)
     }
 
     pub fn blocked(thread: u32) -> SigSet {
-        let own = places(thread).find(|place| is_of(place, thread));
-        let bits = own.map_or(0, |place| place.load(Relaxed));
+        let bits = own(thread).map_or(0, |place| place.load(Relaxed));
         let signal = |bit: u32, signal| if bits & bit != 0 { signal } else { SigSet::EMPTY };
         signal(1, SIGSYS).with(signal(2, CLOCK_CHANGE))
     }
 
     /// Where there is no room left, another thread's belief is forgotten.
     pub fn set_blocked(thread: u32, signals: SigSet) {
-        let own = places(thread).find(|place| is_of(place, thread));
+        let own = own(thread);
         if signals == SigSet::EMPTY {
             if let Some(place) = own {
                 place.store(0, Relaxed);
@@ -138,16 +140,21 @@ mod masks {
         if let Some(place) = own {
             return place.store(entry, Relaxed);
         }
-        // Two threads may find the same place: it goes to the first.
-        let take = |place: &&BlockedSignals, of: u32| {
+        // Two threads may find the same place: it goes to the first. This thread alone looks for its entry, so it alone has to see how
+        // far away that is.
+        let take = |number: usize, place: &BlockedSignals, of: u32| {
+            data().blocked_reach.fetch_max(number as u32 + 1, Relaxed);
             place.compare_exchange(of, entry, Relaxed, Relaxed).is_ok()
         };
-        let taken = places(thread).any(|place| take(&place, 0))
-            || places(thread).any(|place| {
+        let free = |place: &BlockedSignals| place.load(Relaxed) == 0;
+        let mut all = places(thread).enumerate();
+        let taken = all.any(|(number, place)| free(place) && take(number, place, 0))
+            || places(thread).enumerate().any(|(number, place)| {
                 let other = place.load(Relaxed);
-                has_ended(other >> SIGNALS) && take(&place, other)
+                has_ended(other >> SIGNALS) && take(number, place, other)
             });
         if !taken {
+            data().blocked_reach.fetch_max(1, Relaxed);
             places(thread).take(1).for_each(|place| place.store(entry, Relaxed));
         }
     }
