@@ -174,6 +174,18 @@ def test_offsets_are_those_asked_for_to_the_nanosecond(offsets):
     assert wall - shown["monotonic_ns"] == kernel["real"] - mono
 
 
+def test_the_cpu_clocks_of_many_threads_do_not_go_back_at_a_change():
+    """Nearly as many threads as Lorentz keeps apart (79), with ids that begin at the same entries."""
+    with Inside(build.c("clocks/cpu_of_many"), "70", rate="10", stdin=True) as inside:
+        inside.line(ev="ready")
+        inside.dilate("1")
+        inside.process.stdin.write(b"\n")
+        inside.process.stdin.flush()
+        found = inside.line(ev="read")
+        inside.succeed()
+    assert (found["threads"], found["back"]) == (70, 0)
+
+
 @pytest.mark.parametrize("rate", [(), ("--rate", "1")], ids=["kernel", "shim"])
 def test_offsets_add_to_those_of_the_hosts_namespace(rate):
     """As those of a nested namespace: by a time namespace of the kernel, and by the shim."""

@@ -225,6 +225,20 @@ __attribute__((unused)) static pthread_t lt_thread(void *(*fn)(void *), void *ar
 	return t;
 }
 
+/* Ids go up by one with each child: other programs use some, too. */
+static inline void lt_use_up_ids(int amount)
+{
+	pid_t first = 0, child;
+	do {
+		child = fork();
+		LT_CHECK(child >= 0);
+		if (child == 0)
+			_exit(0);
+		LT_CHECK(waitpid(child, NULL, 0) == child);
+		first = first ? first : child;
+	} while (child >= first && child - first < amount - 1);
+}
+
 __attribute__((unused)) static void lt_handle(int sig, void (*fn)(int), int flags)
 {
 	struct sigaction sa;

@@ -90,7 +90,7 @@ fn scaled(real: Span, rate: Rate) -> Span {
 fn anchor_of(thread: u32) -> Option<&'static CpuAnchor> {
     let places = || {
         let first = thread as usize;
-        (0..8).map(move |i| &fork_data().anchors[1 + (first + i) % (CPU_ANCHORS - 1)])
+        (0..CPU_ANCHORS - 1).map(move |i| &fork_data().anchors[1 + (first + i) % (CPU_ANCHORS - 1)])
     };
     if let Some(own) = places().find(|entry| entry.thread.load(Relaxed) == thread) {
         return Some(own);

@@ -25,20 +25,6 @@ static void *look(void *unused)
 	return unused;
 }
 
-/* Ids go up by one with each child: other programs use some, too. */
-static void use_up_ids(int amount)
-{
-	pid_t first = 0, child;
-	do {
-		child = fork();
-		LT_CHECK(child >= 0);
-		if (child == 0)
-			_exit(0);
-		LT_CHECK(waitpid(child, NULL, 0) == child);
-		first = first ? first : child;
-	} while (child >= first && child - first < amount - 1);
-}
-
 int main(int argc, char **argv)
 {
 	pthread_t threads[MOST];
@@ -47,7 +33,7 @@ int main(int argc, char **argv)
 	lt_block(SIGRTMAX);
 	for (int i = 0; i < n; i++) {
 		if (i == n / 2)
-			use_up_ids(APART - n / 2);
+			lt_use_up_ids(APART - n / 2);
 		threads[i] = lt_thread(look, NULL);
 	}
 	pthread_mutex_lock(&mutex);
