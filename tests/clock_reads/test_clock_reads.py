@@ -175,7 +175,7 @@ def test_offsets_are_those_asked_for_to_the_nanosecond(offsets):
 
 
 def test_the_cpu_clocks_of_many_threads_do_not_go_back_at_a_change():
-    """Nearly as many threads as Lorentz keeps apart (79), with ids that begin at the same entries."""
+    """Nearly as many threads as Lorentz keeps apart (79), with ids that begin at the same ones."""
     with Inside(build.c("clocks/cpu_of_many"), "70", rate="10", stdin=True) as inside:
         inside.line(ev="ready")
         inside.dilate("1")

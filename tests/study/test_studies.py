@@ -75,13 +75,12 @@ def test_what_is_not_installed_is_left_out(tmp_path: Path):
     assert "left out: podman: no podman here" in done.stdout
 
 
-def test_a_container_of_docker_is_a_level(tmp_path: Path):
+def test_a_container_of_docker_is_a_level(tmp_path: Path, tmp_path_factory):
     """Nothing of it stays in docker's storage, also not from a study that was killed."""
     path = tmp_path / "x.parquet"
     levels = ("--levels", "baseline,docker", "--records", "2")
-    folder = tmp_path / "docker"
-    folder.mkdir()
-    with docker.daemon(folder) as made:
+    # The daemon's sockets lie below: their paths have to be short.
+    with docker.daemon(tmp_path_factory.mktemp("d")) as made:
         made.call("tag", docker.IMAGE, f"lorentz-study:{2**31 - 1}")
         host = {"DOCKER_HOST": f"unix://{made.socket}"}
         env = {**lorentz.session.environment(), **made.environment, **host}
