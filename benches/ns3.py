@@ -111,12 +111,16 @@ def under_load(folder: Path, load: Load, tdf: float) -> dict:
             said = output.read_text()
             ended = "Hard real-time limit exceeded" in said
             late = next((json.loads(line) for line in said.splitlines() if line[:1] == "{"), None)
+        texts = []
         for stream in streams:
-            if ended or late is None:
+            if late is None:
+                # Its program keeps the pipe open until the network is down.
                 stream.kill()
-        texts = [stream.communicate()[0] for stream in streams]
+                stream.wait()
+            else:
+                texts.append(stream.communicate()[0])
     rates = []
-    for text in [] if ended or late is None else texts:
+    for text in texts:
         end = json.loads(text)["end"].get("sum", {"bits_per_second": 0, "lost_percent": 100})
         rates.append(end["bits_per_second"] / 1e6 * (1 - end["lost_percent"] / 100))
     return {"ended": ended, "late": late, "mbits": rates}
