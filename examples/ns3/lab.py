@@ -4,7 +4,7 @@
     ./lab.py csma 10 --tdf 4 > lab.yaml
     ./lab.py wifi 4 --rounds --tdf 2 --sim-tdf 5 -- --hardLimit=100 > lab.yaml
 
-What stands behind `--` goes to the simulation. The machines are n1, n2, ... at 10.0.0.1, 10.0.0.2,
+Words behind `--` go to the simulation. The machines are n1, n2, ... at 10.0.0.1, 10.0.0.2,
 ...; the simulation is the node sim. It is what TimeKeeper's tap-csma-creator.py made for LXC.
 """
 
