@@ -61,6 +61,26 @@ export async function open({
   return { context, page, complaints, close };
 }
 
+/**
+ * Prints, as one line of JSON, what `act` has put into `seen`, with the browser's complaints, and closes the browser. Of a failure there
+ * is a picture.
+ */
+export async function show(name, browser, seen, act) {
+  try {
+    await act();
+    seen.complaints = browser.complaints;
+    console.log(JSON.stringify(seen));
+  } catch (error) {
+    await browser.page.screenshot({
+      path: process.env.SCREENSHOT ?? `/tmp/lorentz-page-${name}.png`,
+    });
+    console.error(error, JSON.stringify(seen), browser.complaints);
+    process.exitCode = 1;
+  } finally {
+    await browser.close();
+  }
+}
+
 /** The serious findings of axe on what `page` shows, a line each that begins with `shown`. */
 export async function findings(page, shown) {
   // Playwright evaluates beside the page's policy, which allows no such script.

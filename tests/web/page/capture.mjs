@@ -1,14 +1,14 @@
 // Captures an interface: the table, the filter, the download. The caller sends frames meanwhile.
 // node capture.mjs ADDRESS NETWORK END FILE
 
-import { open } from "./browser.mjs";
+import { open, show } from "./browser.mjs";
 
 const [address, network, end, file] = process.argv.slice(2);
 const browser = await open();
 const { page } = browser;
 const seen = {};
 
-try {
+await show("capture", browser, seen, async () => {
   await page.goto(address);
   await page.getByRole("link", { name: network }).first().click();
   await page.getByRole("link", { name: "List" }).click();
@@ -30,14 +30,4 @@ try {
   ]);
   await download.saveAs(file);
   seen.name = download.suggestedFilename();
-  seen.complaints = browser.complaints;
-  console.log(JSON.stringify(seen));
-} catch (error) {
-  await page.screenshot({
-    path: process.env.SCREENSHOT ?? "/tmp/lorentz-page-capture.png",
-  });
-  console.error(error, JSON.stringify(seen), browser.complaints);
-  process.exitCode = 1;
-} finally {
-  await browser.close();
-}
+});

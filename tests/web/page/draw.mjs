@@ -1,14 +1,14 @@
 // Draws two nodes and a link from nothing, saves the file, brings the network up, and takes it down again.
 // node draw.mjs ADDRESS NETWORK
 
-import { open } from "./browser.mjs";
+import { open, show } from "./browser.mjs";
 
 const [address, network] = process.argv.slice(2);
 const browser = await open();
 const { page } = browser;
 const seen = {};
 
-try {
+await show("draw", browser, seen, async () => {
   await page.goto(address);
   await page.getByRole("link", { name: "New network" }).click();
   const name = page.getByLabel("Name", { exact: true });
@@ -54,14 +54,4 @@ try {
   await page
     .getByText("This network does not run")
     .waitFor({ timeout: 60_000 });
-  seen.complaints = browser.complaints;
-  console.log(JSON.stringify(seen));
-} catch (error) {
-  await page.screenshot({
-    path: process.env.SCREENSHOT ?? "/tmp/lorentz-page-draw.png",
-  });
-  console.error(error, JSON.stringify(seen), browser.complaints);
-  process.exitCode = 1;
-} finally {
-  await browser.close();
-}
+});

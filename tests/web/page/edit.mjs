@@ -2,7 +2,7 @@
 // Prints what was seen as one line of JSON.
 // node edit.mjs ADDRESS NETWORK
 
-import { findings, open } from "./browser.mjs";
+import { findings, open, show } from "./browser.mjs";
 
 const [address, network] = process.argv.slice(2);
 const browser = await open();
@@ -54,7 +54,7 @@ await page.route("**/topology", async (route) => {
   await route.continue();
 });
 
-try {
+await show("edit", browser, seen, async () => {
   for (const tab of [page, other]) {
     await tab.goto(address);
     await tab.getByRole("link", { name: network }).first().click();
@@ -131,14 +131,4 @@ try {
   await remove("late:eth0 – s:3");
   await node(page, "late").waitFor({ state: "detached" });
   await node(other, "late").waitFor({ state: "detached" });
-  seen.complaints = browser.complaints;
-  console.log(JSON.stringify(seen));
-} catch (error) {
-  await page.screenshot({
-    path: process.env.SCREENSHOT ?? "/tmp/lorentz-page-edit.png",
-  });
-  console.error(error, JSON.stringify(seen), browser.complaints);
-  process.exitCode = 1;
-} finally {
-  await browser.close();
-}
+});

@@ -2,7 +2,7 @@
 // link. Prints what was seen as one line of JSON.
 // node live.mjs ADDRESS NETWORK NODE PEER_ADDRESS
 
-import { open } from "./browser.mjs";
+import { open, show } from "./browser.mjs";
 
 const [address, network, node, peer] = process.argv.slice(2);
 const browser = await open();
@@ -35,7 +35,7 @@ async function until(what, holds) {
   throw new Error(`never: ${what}`);
 }
 
-try {
+await show("live", browser, seen, async () => {
   await page.goto(address);
   await page.getByRole("link", { name: network }).first().click();
   await clock.waitFor();
@@ -98,15 +98,4 @@ try {
   await delay.press("Enter");
   await page.getByRole("status").getByText("link set").first().waitFor();
   seen.slower = await ping();
-
-  seen.complaints = browser.complaints;
-  console.log(JSON.stringify(seen));
-} catch (error) {
-  await page.screenshot({
-    path: process.env.SCREENSHOT ?? "/tmp/lorentz-page-live.png",
-  });
-  console.error(error, JSON.stringify(seen), browser.complaints);
-  process.exitCode = 1;
-} finally {
-  await browser.close();
-}
+});

@@ -2,7 +2,7 @@
 // Prints what was seen as one line of JSON.
 // node schedule.mjs ADDRESS NETWORK
 
-import { findings, open } from "./browser.mjs";
+import { findings, open, show } from "./browser.mjs";
 
 const [address, network] = process.argv.slice(2);
 const browser = await open();
@@ -27,7 +27,7 @@ await page.route("**/api/v1/do", async (route) => {
   await route.continue();
 });
 
-try {
+await show("schedule", browser, seen, async () => {
   await page.goto(address);
   await page.getByRole("link", { name: network }).first().click();
   await strip.getByText("nothing is to come").waitFor();
@@ -47,13 +47,17 @@ try {
     .innerText();
   await shot("form");
   await dialog.getByLabel("at", { exact: true }).fill("1ns");
-  await dialog.getByRole("button", { name: "Add change", exact: true }).click();
+  await dialog
+    .getByRole("button", { name: "Add change", exact: true })
+    .click();
   seen.refused = await dialog.getByRole("alert").innerText();
   await dialog.getByLabel("at", { exact: true }).fill("2000s");
   await dialog.getByLabel("change", { exact: true }).selectOption("set");
   await dialog.getByLabel("delay", { exact: true }).fill("80ms");
   await dialog.getByLabel("both ways").check();
-  await dialog.getByRole("button", { name: "Add change", exact: true }).click();
+  await dialog
+    .getByRole("button", { name: "Add change", exact: true })
+    .click();
   await dialog.waitFor({ state: "detached" });
   await mark(2000).waitFor();
   await strip.getByText("next in").waitFor();
@@ -73,14 +77,4 @@ try {
   await mark(1281).waitFor();
   await mark(1281).press("Delete");
   await strip.getByText("nothing is to come").waitFor();
-  seen.complaints = browser.complaints;
-  console.log(JSON.stringify(seen));
-} catch (error) {
-  await page.screenshot({
-    path: process.env.SCREENSHOT ?? "/tmp/lorentz-page-schedule.png",
-  });
-  console.error(error, JSON.stringify(seen), browser.complaints);
-  process.exitCode = 1;
-} finally {
-  await browser.close();
-}
+});
