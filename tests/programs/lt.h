@@ -239,6 +239,16 @@ static inline void lt_use_up_ids(int amount)
 	} while (child >= first && child - first < amount - 1);
 }
 
+/* Starts n threads, the second half with ids that are `apart` and more behind those of the first. */
+static inline void lt_threads_apart(pthread_t *threads, int n, int apart, void *(*fn)(void *))
+{
+	for (int i = 0; i < n; i++) {
+		if (i == n / 2)
+			lt_use_up_ids(apart - n / 2);
+		threads[i] = lt_thread(fn, NULL);
+	}
+}
+
 __attribute__((unused)) static void lt_handle(int sig, void (*fn)(int), int flags)
 {
 	struct sigaction sa;

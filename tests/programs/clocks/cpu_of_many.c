@@ -36,11 +36,7 @@ int main(int argc, char **argv)
 	char line[8];
 	n = argc > 1 ? atoi(argv[1]) : 1;
 	LT_CHECK(n <= MOST);
-	for (int i = 0; i < n; i++) {
-		if (i == n / 2)
-			lt_use_up_ids(APART - n / 2);
-		threads[i] = lt_thread(read_twice, NULL);
-	}
+	lt_threads_apart(threads, n, APART, read_twice);
 	pthread_mutex_lock(&mutex);
 	while (ready < n)
 		pthread_cond_wait(&all_ready, &mutex);

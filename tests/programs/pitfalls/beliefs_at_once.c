@@ -31,11 +31,7 @@ int main(int argc, char **argv)
 	int n = argc > 1 ? atoi(argv[1]) : 1;
 	LT_CHECK(n <= MOST);
 	lt_block(SIGRTMAX);
-	for (int i = 0; i < n; i++) {
-		if (i == n / 2)
-			lt_use_up_ids(APART - n / 2);
-		threads[i] = lt_thread(look, NULL);
-	}
+	lt_threads_apart(threads, n, APART, look);
 	pthread_mutex_lock(&mutex);
 	go = 1;
 	pthread_cond_broadcast(&may_look);
