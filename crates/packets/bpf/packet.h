@@ -8,12 +8,6 @@
 
 #include "tables.h"
 
-// A raw socket may have the protocol too. It has no sequence numbers.
-static bool is_tcp(struct sock *sk)
-{
-	return BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP && BPF_CORE_READ(sk, sk_type) == SOCK_STREAM;
-}
-
 static struct space *watched(__u64 cookie)
 {
 	__u32 at = cookie % PLACES, number = place_numbers[at], *found;

@@ -119,7 +119,7 @@ static bool claim(const struct sk_buff *skb, struct header *header, struct recor
 	if (!owner)
 		return 0;
 	if (header->protocol == IPPROTO_TCP) {
-		if (is_tcp(owner))
+		if (owner->sk_type == SOCK_STREAM)
 			return claim_written(skb, header, record);
 		record->flags |= BY_RAW;
 	}

@@ -6,7 +6,7 @@
 #ifndef LORENTZ_TASK_H
 #define LORENTZ_TASK_H
 
-#include "packet.h"
+#include "tables.h"
 
 // Finds the network socket of the call's descriptor, if it is one. Mostly it is that of the previous call.
 static bool find_socket(struct task_struct *task, struct call *call)
@@ -36,7 +36,8 @@ static bool find_socket(struct task_struct *task, struct call *call)
 	call->file = (__u64)file;
 	call->socket = (__u64)socket;
 	call->sk = (__u64)sk;
-	call->tcp = is_tcp(sk);
+	// A raw socket may have the protocol too. It has no sequence numbers.
+	call->tcp = BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP && BPF_CORE_READ(sk, sk_type) == SOCK_STREAM;
 	call->looks_on = family == AF_PACKET;
 	return 1;
 }
