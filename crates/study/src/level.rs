@@ -93,10 +93,10 @@ const UNSHARE: [&str; 12] = [
 /// namespace.
 const ON_AN_OVERLAY: &str = r#"set -e
 mount -t tmpfs tmpfs "$1"
-mkdir "$1/upper" "$1/work" "$1/root"
-mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/root"
-mount -t proc proc "$1/root/proc"
-exec chroot "$1/root" "$3" "$4""#;
+mkdir "$1/upper" "$1/work" "$1/merged"
+mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/merged"
+mount -t proc proc "$1/merged/proc"
+exec chroot "$1/merged" "$3" "$4""#;
 
 /// The clocks and namespaces of a program that is at a level.
 struct Proof {

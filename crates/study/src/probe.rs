@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::error::last_words;
 use crate::protocol::{Greeting, ProbeAnswer, ProbeRequest, Sample};
 use crate::root_file_system::RootFileSystem;
 use crate::{Level, StudyError, Tools};
@@ -76,8 +77,7 @@ impl ProbeProcess {
         if let Some(stderr) = &mut self.child.stderr {
             let _ = stderr.read_to_string(&mut text);
         }
-        let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
-        last.unwrap_or("it ended without a word").to_string()
+        last_words(&text)
     }
 
     /// Requests a record and returns its samples.

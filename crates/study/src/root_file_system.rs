@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 
 use serde_json::{json, Value};
 
+use crate::error::last_words;
+
 /// Path of the measuring program inside.
 pub const PROBE: &str = "/lorentz-probe";
 
@@ -72,8 +74,13 @@ impl RootFileSystem {
             .spawn()?;
         let files = tar.stdout.take().expect("it is piped");
         let made = Command::new("docker").args(["import", "-", &image]).stdin(files).output();
-        tar.wait()?;
+        let packed = tar.wait()?;
         without_error(made?)?;
+        if !packed.success() {
+            // The image lacks files.
+            docker(&["image", "rm", "--force", &image])?;
+            return Err(io::Error::other(format!("tar: {packed}")));
+        }
         Ok(self.image.get_or_init(|| image))
     }
 
@@ -124,9 +131,7 @@ fn without_error(done: Output) -> io::Result<String> {
     if done.status.success() {
         return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
     }
-    let words = String::from_utf8_lossy(&done.stderr);
-    let last = words.lines().map(str::trim).rfind(|line| !line.is_empty());
-    Err(io::Error::other(last.unwrap_or("docker failed without a word").to_string()))
+    Err(io::Error::other(last_words(&String::from_utf8_lossy(&done.stderr))))
 }
 
 /// Returns the images whose study has ended without removing them.
