@@ -21,6 +21,7 @@
 pub mod environment;
 mod error;
 pub mod journal;
+mod last_words;
 mod level;
 mod load;
 mod metric;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::error::last_words;
+use crate::last_words::last_words;
 use crate::protocol::{Greeting, ProbeAnswer, ProbeRequest, Sample};
 use crate::root_file_system::RootFileSystem;
 use crate::{Level, StudyError, Tools};

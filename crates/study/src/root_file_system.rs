@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use serde_json::{json, Value};
 
-use crate::error::last_words;
+use crate::last_words::last_words;
 
 /// Path of the measuring program inside.
 pub const PROBE: &str = "/lorentz-probe";
