@@ -3,10 +3,13 @@ them go in a moment, or a debugger."""
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
-from framework import build
+from framework import build, processes
 from framework.failpoints import Faulty
-from framework.points import execute, until
+from framework.points import at_each, execute, until, verb
 from framework.running import Native
 
 EXECS = """echo '{"ev":"ready"}'; read line; exec /bin/echo '{"ev":"ran"}'"""
@@ -37,6 +40,35 @@ def test_an_exec_waits_for_another_process_of_lorentz(name):
     inside = execute_while_traced(name, "500")
     assert inside.status == 0, inside.stderr
     assert inside.lines(ev="ran") and not inside.stderr
+
+
+def runs_another(how: str = "") -> Faulty:
+    """A shell that executes another program once it has read a line."""
+    return Faulty("/bin/sh", "-c", f"{how} {EXECS}", rate="1", stdin=True)
+
+
+@at_each("stop signal change", "traced exec")
+def test_an_exec_goes_on_if_its_tracer_ends_before_it_is_looked_at(place):
+    """As a command that adopts programs and is killed."""
+    with runs_another("trap '' USR1;") as inside:
+        inside.line(ev="ready")
+        place.reach(inside)
+        os.kill(inside.monitor(), signal.SIGUSR1)
+        verb(inside, "dilate", inside.name, "--rate", "2")
+        inside.points.release(place.point)
+        status = inside.finish(timeout=20)
+    assert status == 0, inside.stderr
+    assert inside.lines(ev="ran") and not inside.stderr
+
+
+@at_each("kill", "traced exec")
+def test_a_monitor_that_is_killed_there_leaves_nobody_stopped(place):
+    with runs_another() as inside:
+        inside.line(ev="ready")
+        programs = inside.programs()
+        place.reach(inside)
+        os.kill(inside.monitor(), signal.SIGKILL)
+        until(lambda: all(processes.has_ended(pid) for pid in programs))
 
 
 def test_an_exec_is_refused_while_a_debugger_traces():

@@ -26,7 +26,7 @@ import pytest
 
 from framework import build, lorentz, processes
 from framework.failpoints import Faulty
-from framework.running import Running
+from framework.running import Native, Running
 
 EINTR = 4
 #: Time limit for an immediate action on any machine, s.
@@ -216,6 +216,18 @@ def execute(inside: Faulty, point: str) -> None:
     inside.points.wait(point)
 
 
+def execute_while_a_command_traces(inside: Faulty, point: str) -> None:
+    """As `execute`. A command of Lorentz traces the program from the moment at which the monitor
+    has been notified, and is killed when the monitor has found that."""
+    [pid] = inside.programs()
+    execute(inside, "ExecNotified")
+    with Native([build.c("faults/tracer"), "lorentz", str(pid)], stdin=True) as tracer:
+        tracer.line(ev="traces")
+        inside.points.arm(point)
+        inside.points.release("ExecNotified")
+        inside.points.wait(point)
+
+
 def adopt(inside: Faulty, point: str) -> subprocess.Popen:
     """A new monitor arrives, which adopts the program. The old one is killed."""
     inside.kill_monitor()
@@ -269,6 +281,7 @@ _ANNOUNCED = Way("healer", come_to_an_announced_change)
 _SKIPPER = Way("skipper", order("sleep 1000000000000"))
 _SOLE = Way("sole", wait)
 _EXEC = Way("exec", execute)
+_TRACED_EXEC = Way("traced exec", execute_while_a_command_traces)
 _ADOPT = Way("adopter", adopt)
 _SLICE = Way("scheduler", wait)
 
@@ -307,6 +320,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
     "SiteKnown": (_program("hot"),),
     "CodeWritable": (_program("hot"),),
     "ExecNotified": (_EXEC,),
+    "ExecTraced": (_TRACED_EXEC,),
     "ExecSeized": (_EXEC,),
     "ExecLetGo": (_EXEC,),
     "ExecStopped": (_EXEC,),
@@ -339,6 +353,7 @@ KINDS = {
     "wall": "a monitor that sets the wall clock for a program",
     "healer": "a monitor that completes a change, or takes the clock through an announced one",
     "exec": "a monitor at an exec",
+    "traced exec": "a monitor at the exec of a program that a command traces",
     "adopter": "a monitor that adopts a program",
     "program": "a thread of a program",
     "sole": "the only thread of a program, which leaps by itself",

@@ -120,7 +120,8 @@ class Round:
             self._found(f"it ended: {status}: {self.program.stdout[-500:]}{self.program.stderr}")
 
     def _found(self, what: str) -> None:
-        raise Finding(f"{self.weather}, seed {self.seed}: {what}")
+        said = self.program.stderr.strip() if self.program else ""
+        raise Finding(f"{self.weather}, seed {self.seed}: {what}" + (f"\n{said}" if said else ""))
 
     # ----------------------------------------------------------------------- what comes over it
 

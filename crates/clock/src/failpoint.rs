@@ -88,6 +88,8 @@ failpoints! {
     CodeWritable,
     /// A monitor has received the notification of an exec, and has not seized the thread.
     ExecNotified,
+    /// A monitor has found that another process traces a thread at its exec, and has not looked which.
+    ExecTraced,
     /// A monitor has seized a thread at its exec.
     ExecSeized,
     /// A monitor has let the exec go on.

@@ -22,7 +22,7 @@ use crate::image;
 use crate::launch::duplicate_fd;
 use crate::monitor::ExecMonitor;
 use crate::trace::{has_ended, Stop, TracedThread};
-use crate::tracee::{is_of_lorentz, is_pending, state_of, tracer_of};
+use crate::tracee::{is_pending, state_of, Tracer};
 use crate::{Error, Result};
 use lorentz_clock::signal::{fingerprint, ADOPT, ADOPT_NO_NEW_PRIVS, CLOCK_CHANGE, NO_CALL};
 use lorentz_clock::Failpoint;
@@ -248,15 +248,15 @@ impl Tracee {
     }
 
     fn explain_refusal(&self, error: io::Error) -> io::Result<Outcome> {
-        match tracer_of(self.thread) {
+        match Tracer::of(self.thread, || {}) {
             // Another adoption, or a monitor at an exec. Or this monitor: the thread did not stop in time in an earlier try.
-            Some(tracer) if is_of_lorentz(tracer) => Ok(Outcome::Busy),
-            Some(tracer) => {
+            Tracer::Lorentz | Tracer::This => Ok(Outcome::Busy),
+            Tracer::Other(tracer) => {
                 Err(io::Error::other(format!("it is traced by process {tracer} (strace, gdb)")))
             }
             // It has ended since the look at its state: the kernel refuses that as it refuses a thread with a tracer.
-            None if !is_there(self.thread) => Ok(Outcome::Ended),
-            None => Err(io::Error::new(error.kind(), format!("ptrace: {error}"))),
+            Tracer::Nobody if !is_there(self.thread) => Ok(Outcome::Ended),
+            Tracer::Nobody => Err(io::Error::new(error.kind(), format!("ptrace: {error}"))),
         }
     }
 

@@ -25,8 +25,44 @@ pub fn tracer_of_process(pid: u32) -> Option<u32> {
     tracer_of(TracedThread(pid as i32)).and_then(|tracer| u32::try_from(tracer).ok())
 }
 
+/// The process that traces a thread.
+pub(crate) enum Tracer {
+    Nobody,
+    /// This process.
+    This,
+    /// Another one of Lorentz's.
+    Lorentz,
+    /// A debugger.
+    Other(i32),
+}
+
+impl Tracer {
+    /// Looks at the tracer of `thread`. `found` is called before each look at its name.
+    ///
+    /// A tracer that ends meanwhile has no name any more, or its number is another process's. It does not trace the thread either.
+    pub fn of(thread: TracedThread, found: impl Fn()) -> Tracer {
+        const MAX_TRIES: u32 = 10;
+        let mut last = None;
+        for _ in 0..MAX_TRIES {
+            let Some(tracer) = tracer_of(thread) else { return Tracer::Nobody };
+            found();
+            if tracer == std::process::id() as i32 {
+                return Tracer::This;
+            }
+            if is_of_lorentz(tracer) {
+                return Tracer::Lorentz;
+            }
+            // It had no such name, and has been the tracer since.
+            if last.replace(tracer) == Some(tracer) {
+                return Tracer::Other(tracer);
+            }
+        }
+        last.map_or(Tracer::Nobody, Tracer::Other)
+    }
+}
+
 /// Whether process `pid` is one of Lorentz's, by its name.
-pub(crate) fn is_of_lorentz(pid: i32) -> bool {
+fn is_of_lorentz(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm"))
         .is_ok_and(|name| name.starts_with("lorentz"))
 }

@@ -200,6 +200,13 @@ static void expect_status(pid_t pid, int expected)
 /* The arguments of a child by exec; made before vfork, which shares the memory. */
 struct words { char code[8], after[24], steps[4]; char *argv[6]; };
 
+/* Executes the program anew. A status above 128 tells why the kernel refuses it. */
+static void become(struct words *words)
+{
+	execv(own_path, words->argv);
+	_exit(128 + errno);
+}
+
 static void fill(struct words *words, int code)
 {
 	snprintf(words->code, sizeof words->code, "%d", code);
@@ -223,7 +230,7 @@ static void forked(void)
 		if (how == 1)
 			raise(SIGKILL);
 		if (how == 3)
-			execv(own_path, words.argv);
+			become(&words);
 		mono();
 		_exit(code);
 	}
@@ -236,12 +243,10 @@ static void spawned(void)
 	int code = (int)below(100) + 10;
 	pid_t pid = 0;
 	fill(&words, code);
-	if (below(2)) {
+	if (below(2))
 		LT_CHECK(posix_spawn(&pid, own_path, NULL, NULL, words.argv, environ) == 0);
-	} else if ((pid = vfork()) == 0) {
-		execv(own_path, words.argv);
-		_exit(99);
-	}
+	else if ((pid = vfork()) == 0)
+		become(&words);
 	expect_status(pid, code << 8);
 }
 

@@ -3,13 +3,13 @@
 //! Race: another process of Lorentz traces the thread, for an adoption or a checkpoint, and this monitor has received the
 //! notification before. It cannot seize the thread then. The other lets the thread go in a moment, so this monitor tries again until
 //! it does, and refuses the exec only if that takes too long. An interrupt by the other ends the notification, and the thread makes
-//! its call again.
+//! its call again. If the other is killed before this monitor has read its name, the monitor looks again ([`Tracer::of`]).
 
 use super::{stop_for_test, ExecMonitor, InjectedFds, PostponedExec};
 use crate::image::Image;
 use crate::managed_clock::ManagedClock;
 use crate::trace::TracedThread;
-use crate::tracee::{is_of_lorentz, report_refusal, tracer_of};
+use crate::tracee::{report_refusal, Tracer};
 use crate::user_notification::{self, Notification};
 use lorentz_clock::Failpoint;
 use lorentz_shim::filter::EXEC_CHANGE_SIGNAL_OPEN;
@@ -30,19 +30,19 @@ enum Seized {
 }
 
 impl Seized {
-    fn try_to(thread: TracedThread) -> Seized {
+    fn try_to(thread: TracedThread, clock: &ManagedClock) -> Seized {
         /// The tracer may let the thread go between the refusal and the look.
         const MAX_TRIES: u32 = 10;
         let mut refusal = io::Error::from_raw_os_error(libc::ESRCH);
         for _ in 0..MAX_TRIES {
             let Err(error) = thread.seize() else { return Seized::Yes };
             refusal = error;
-            match tracer_of(thread) {
+            match Tracer::of(thread, || stop_for_test(clock, Failpoint::ExecTraced)) {
+                Tracer::Nobody => {}
                 // A thread that this monitor is about to adopt is seized already.
-                Some(tracer) if tracer == std::process::id() as i32 => return Seized::Yes,
-                Some(tracer) if is_of_lorentz(tracer) => return Seized::NotYet,
-                Some(_) => break,
-                None => {}
+                Tracer::This => return Seized::Yes,
+                Tracer::Lorentz => return Seized::NotYet,
+                Tracer::Other(_) => break,
             }
         }
         Seized::No(refusal)
@@ -115,7 +115,7 @@ fn start(
     clock: &ManagedClock,
     image: &Image,
 ) -> Start {
-    match Seized::try_to(TracedThread(notification.thread as i32)) {
+    match Seized::try_to(TracedThread(notification.thread as i32), clock) {
         Seized::Yes => let_go(listener, notification, clock, image),
         Seized::NotYet => Start::NotYet,
         Seized::No(error) => {
