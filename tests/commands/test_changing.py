@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 from framework import build, lorentz, oracle
+from framework.checkpoints import begun
 from framework.experiments import until
 from framework.oracle import epoch
 from framework.running import Inside
@@ -65,6 +67,31 @@ def test_a_pid_does_for_a_name(watch):
     shown = lorentz.json_of("time", pid)
     assert (shown["rate"], shown["tdf"]) == ("0.25", "4")
     assert 3600 <= now(watch)["real"] / 1e9 - epoch("2030-01-01") < 3700
+
+
+def test_a_rate_for_one_process_of_several_is_said_to_be_that_of_all():
+    with Inside("sh", "-c", "sleep 1000 & sleep 1000 & wait") as inside:
+
+        def sleepers() -> list[int]:
+            pids = (lorentz.shown(inside.name) or {}).get("pids", [])
+            return [pid for pid in pids if name_of(pid) == "sleep"]
+
+        until(lambda: len(sleepers()) == 2, "two sleepers")
+        one = str(sleepers()[0])
+        done = lorentz.call("dilate", one, "--tdf", "2")
+        expected = f"{one} shares the clock of {inside.name} with 2 other processes"
+        assert done.returncode == 0 and expected in done.stderr
+        assert lorentz.call("dilate", inside.name, "--tdf", "2").stderr == ""
+    with Inside("sleep", "1000") as alone:
+        (pid,) = begun(alone)
+        assert lorentz.call("dilate", str(pid), "--tdf", "2").stderr == ""
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,24 @@ use crate::wrong_input::WrongInput;
 pub fn dilate(args: &Dilate) -> anyhow::Result<i32> {
     let rate = args.rate.or(args.tdf).ok_or_else(|| missing("--rate R or --tdf N"))?;
     let at = instant(&args.when)?;
-    change(&args.at, |container| experiment::dilate(&StateDir::open()?, container, rate, at))
+    change(&args.at, |container| {
+        let followed = experiment::dilate(&StateDir::open()?, container, rate, at)?;
+        tell_of_others(container, &args.at.container);
+        Ok(followed)
+    })
+}
+
+/// Says that a process which was named by its id is not the only one on its clock.
+fn tell_of_others(container: &Container, named: &str) {
+    let (Ok(pid), Ok(mut processes)) = (named.parse::<u32>(), container.processes()) else {
+        return;
+    };
+    processes.retain(|process| !process.has_ended());
+    if processes.iter().any(|process| process.pid == pid) && processes.len() > 1 {
+        let (others, name) = (processes.len() - 1, container.name());
+        let them = if others == 1 { "process" } else { "processes" };
+        eprintln!("lorentz: {pid} shares the clock of {name} with {others} other {them}; all go at this rate");
+    }
 }
 
 pub fn freeze(args: &Pause) -> anyhow::Result<i32> {
