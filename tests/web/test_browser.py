@@ -174,6 +174,19 @@ def test_changes_to_come_are_drawn_and_dragged(server: Server):
     assert [one for one in seen["complaints"] if not refused.search(one)] == []
 
 
+def test_changes_of_clocks_to_come_are_drawn_and_dragged(server: Server):
+    """In rounds, where each node has a clock. The file of the network has one, the form adds one."""
+    clock = "schedule:\n  - {at: 1000s, clock: b, bump: +90s}\n"
+    with Lab("rounds: true\n" + clock + pair("delay: 5ms")) as lab:
+        seen = visit("clock-schedule.mjs", server.line, lab.name)
+        left = lorentz.json_of("schedule", "show", "--network", lab.name)
+    added = "{at: 33m20s, clock: a, drift: +100ppm}"
+    assert seen["command"] == f"lorentz schedule add '{added}' --network {lab.name}"
+    assert "clock of b: bump +90s" in seen["drawn"]
+    assert seen["findings"] == [] and seen["complaints"] == []
+    assert left == [{"at": "1281s", "clock": "a", "drift": "+100ppm"}]
+
+
 def test_a_node_in_rounds_gets_a_tdf_of_its_own(server: Server):
     """As in the window of TimeKeeper's CORE (its documentation, figure 2.2)."""
     with Lab("tdf: 2\nrounds: true\n" + pair("delay: 5ms")) as lab:

@@ -25,7 +25,9 @@ mod editing;
 mod schedule;
 
 use editing::{here, Editing};
-pub use schedule::{parse_change, read_schedule, schedule, schedule_of, NewSchedule};
+pub use schedule::{
+    parse_change, read_schedule, schedule, schedule_of, ClockSchedule, NewSchedule,
+};
 
 /// A node to be added, with its links.
 #[derive(Clone, Debug)]

@@ -69,7 +69,7 @@ pub use create::{enter_node, up};
 pub use destroy::down;
 pub use edit::{
     add_link, add_node, parse_change, read_schedule, remove_link, remove_node, schedule,
-    schedule_of, topology_of, update, NewNode, NewSchedule,
+    schedule_of, topology_of, update, ClockSchedule, NewNode, NewSchedule,
 };
 pub use exec::FailedLine;
 pub use image::pull_missing;

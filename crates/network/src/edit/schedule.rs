@@ -1,6 +1,8 @@
 //! The changes to come of a running network's links and clocks.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use lorentz_clock::Span;
@@ -58,6 +60,38 @@ pub fn schedule_of(state: &StateDir, name: &str) -> anyhow::Result<Vec<Scheduled
     let now = Network::open(state, name)?.status()?.virtual_ns;
     let file = topology::read_file(&NetworkDir::of(state, name)?.topology())?;
     Ok(to_come(&file, Span(now)))
+}
+
+/// The changes of clocks in a running network's schedule, for a process that looks again and again.
+#[derive(Default)]
+pub struct ClockSchedule {
+    /// The file that was read: inode and time of its last change. A change of the network replaces it.
+    read: Option<(u64, i64, i64)>,
+    changes: Vec<ScheduledChange>,
+}
+
+impl ClockSchedule {
+    /// Returns those of the network `name` that come later than `now` after its start, the earliest first.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such network.
+    pub fn to_come(
+        &mut self,
+        state: &StateDir,
+        name: &str,
+        now: Span,
+    ) -> anyhow::Result<impl Iterator<Item = &ScheduledChange>> {
+        let path = NetworkDir::of(state, name)?.topology();
+        let found = fs::metadata(&path)?;
+        let found = Some((found.ino(), found.mtime(), found.mtime_nsec()));
+        if self.read != found {
+            self.changes = to_come(&topology::read_file(&path)?, Span::ZERO);
+            self.changes.retain(|change| change.clock.is_some());
+            self.read = found;
+        }
+        Ok(self.changes.iter().filter(move |change| change.at.span() > now))
+    }
 }
 
 /// Gives the network `network` further changes to come, or fewer, or others. Movements of nodes stay as they are. Returns what is to

@@ -1,12 +1,16 @@
 //! Networks: their state by the emulators' sockets.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::time::{Duration, Instant};
 
+use lorentz_clock::Span;
 use lorentz_container::StateDir;
 use lorentz_emulator::impair::Impairments;
 use lorentz_network as network;
 use lorentz_network::{graph, DirectionStatus, LinkStatus, NetworkRefusal, NetworkStatus};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::clocks::{self, virtual_at};
 use super::containers::Containers;
@@ -41,6 +45,9 @@ struct Watched {
     rates: Vec<[Option<f64>; 2]>,
     emulator: Growth,
     emulator_share: Option<f64>,
+    /// Changes of nodes' clocks to come, which the status does not list.
+    clock_schedule: network::ClockSchedule,
+    clock_changes: Vec<ScheduledChange>,
     /// The nodes' virtual time over the host's, and over the network's clock.
     nodes_pace: Growth,
     nodes_part: Option<f64>,
@@ -90,7 +97,10 @@ impl Watched {
         }
         let Some(connection) = &mut self.connection else { return };
         match connection.status() {
-            Ok(status) => self.take(status, clock),
+            Ok(status) => {
+                self.clock_changes = self.changes_of_clocks(state, name, &status);
+                self.take(status, clock);
+            }
             Err(error) => {
                 self.connection = None;
                 // Its client takes each failure of the socket for the emulator's end.
@@ -100,6 +110,25 @@ impl Watched {
                     false => self.has_ended(true),
                 }
             }
+        }
+    }
+
+    fn changes_of_clocks(
+        &mut self,
+        state: &StateDir,
+        name: &str,
+        status: &NetworkStatus,
+    ) -> Vec<ScheduledChange> {
+        if status.changes_to_come == status.schedule.len() {
+            return Vec::new();
+        }
+        match self.clock_schedule.to_come(state, name, Span(status.virtual_ns)) {
+            Ok(changes) => {
+                let shown = changes.take(NetworkStatus::SCHEDULE);
+                shown.map(|one| of_clocks(one.at.span(), one)).collect()
+            }
+            // The network has ended meanwhile.
+            Err(_) => Vec::new(),
         }
     }
 
@@ -195,8 +224,17 @@ impl Watched {
             emulator: Some(EmulatorLoad { pid: status.pid, cpu_share: self.emulator_share }),
             verdict: self.verdict(status, clock),
             changes_to_come: status.changes_to_come as u64,
-            schedule: status.schedule.iter().map(scheduled).collect(),
+            schedule: self.schedule(status),
         }
+    }
+
+    /// The changes to come, the earliest first.
+    fn schedule(&self, status: &NetworkStatus) -> Vec<ScheduledChange> {
+        let links = status.schedule.iter().map(scheduled);
+        let mut all: Vec<ScheduledChange> =
+            links.chain(self.clock_changes.iter().cloned()).collect();
+        all.sort_by_key(|change| change.at_ns.0);
+        all
     }
 
     fn verdict(&self, status: &NetworkStatus, clock: Option<&Clock>) -> Verdict {
@@ -314,6 +352,24 @@ fn scheduled(change: &network::ScheduledChange) -> ScheduledChange {
     }
 }
 
+/// A change of clocks. `change` is one of a topology file: `{at: 10s, clock: a, bump: +90s}`.
+fn of_clocks(at: Span, change: &(impl Serialize + fmt::Display)) -> ScheduledChange {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), String::from);
+    let fields = serde_json::to_value(change).unwrap_or_default();
+    let fields = fields.as_object().cloned().unwrap_or_default();
+    let names = match fields.get("clock") {
+        Some(Value::Array(names)) => names.iter().map(text).collect::<Vec<_>>().join(", "),
+        name => name.map(text).unwrap_or_default(),
+    };
+    let does = fields.iter().filter(|(key, _)| !["at", "clock"].contains(&key.as_str()));
+    let does = does.map(|(key, value)| match value {
+        Value::Bool(true) => key.clone(),
+        value => format!("{key} {}", text(value)),
+    });
+    let what = format!("clock of {names}: {}", does.collect::<Vec<_>>().join(", "));
+    ScheduledChange { at_ns: Nanos(at.0), what, change: change.to_string() }
+}
+
 /// Rounds to whole hundredths: a smaller change is none to tell.
 fn percent(share: f64) -> f64 {
     (share * 100.0).round() / 100.0
@@ -324,4 +380,22 @@ fn cpu_time(pid: u32) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     // Of its first thread; the emulator has no other.
     text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_clocks_in_words() {
+        let what = |text: &str| {
+            let change = network::parse_change(text).unwrap();
+            of_clocks(change.at.span(), &change).what
+        };
+        assert_eq!(
+            what("{at: 1s, clock: a, bump: -90s, slew: 10s}"),
+            "clock of a: bump -90s, slew 10s"
+        );
+        assert_eq!(what("{at: 1s, clock: [a, b], reset: true}"), "clock of a, b: reset");
+    }
 }

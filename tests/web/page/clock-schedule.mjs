@@ -1,0 +1,56 @@
+// Changes to come of nodes' clocks: one of the network's file is drawn and removed, another is added by a form and dragged.
+// Prints what was seen as one line of JSON.
+// node clock-schedule.mjs ADDRESS NETWORK
+
+import { findings, open, show } from "./browser.mjs";
+
+const [address, network] = process.argv.slice(2);
+const browser = await open();
+const { page } = browser;
+const seen = { findings: [] };
+
+const strip = page.getByRole("region", { name: "Schedule, virtual time" });
+const dialog = page.getByRole("dialog");
+const mark = (at) => strip.getByRole("button", { name: `At ${at} s: ` });
+
+await show("clock-schedule", browser, seen, async () => {
+  await page.goto(address);
+  await page.getByRole("link", { name: network }).first().click();
+  seen.drawn = await mark(1000).getAttribute("aria-label");
+  await mark(1000).press("Delete");
+  await strip.getByText("nothing is to come").waitFor();
+
+  await strip.getByRole("button", { name: "Change", exact: true }).click();
+  await dialog.getByLabel("at", { exact: true }).fill("2000s");
+  await dialog.getByLabel("link or clock").selectOption("clock of a");
+  await dialog.getByLabel("change", { exact: true }).selectOption("drift");
+  await dialog.getByLabel("by", { exact: true }).fill("+100ppm");
+  await dialog.getByText("drift: +100ppm").waitFor();
+  seen.command = await dialog
+    .locator('.command[aria-busy="false"] code')
+    .innerText();
+  seen.findings.push(...(await findings(page, "form")));
+  if (process.env.SCREENSHOTS)
+    await page.screenshot({
+      path: `${process.env.SCREENSHOTS}/clock-schedule-form.png`,
+    });
+  await dialog
+    .getByRole("button", { name: "Add change", exact: true })
+    .click();
+  await dialog.waitFor({ state: "detached" });
+  await mark(2000).waitFor();
+
+  // A drag to the middle of the strip, whose end is at 2560 s.
+  const track = await strip.locator(".track").boundingBox();
+  await mark(2000).hover();
+  await page.mouse.down();
+  const middle = track.x + track.width / 2;
+  const height = track.y + track.height / 2;
+  await page.mouse.move(middle + 40, height);
+  await page.mouse.move(middle, height);
+  await page.mouse.up();
+  await mark(1280).waitFor();
+  await mark(1280).press("ArrowRight");
+  await mark(1281).waitFor();
+  seen.findings.push(...(await findings(page, "strip")));
+});
