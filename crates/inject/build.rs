@@ -46,7 +46,7 @@ fn main() {
         &[features, &["--cfg=image", "-Clto=fat", &with_clock, &with_syscalls]].concat(),
     );
     link(&crates.join("shim/image.ld"), &archive, &image);
-    check(&image);
+    check(&image, layout(&crates));
 }
 
 fn rustc(name: &str, kind: &str, source: &Path, out: &Path, more: &[&str]) {
@@ -87,10 +87,11 @@ fn run(command: &mut Command) {
 ///
 /// Then writes its headers and tables as the kernel writes its vDSO's: as a shared object that begins at address 0. A program
 /// that looks for functions in it adds the address of the mapping.
-fn check(path: &Path) {
+fn check(path: &Path, layout: u32) {
     const E_TYPE: usize = 16;
     const ET_DYN: u8 = 3;
-    /// x86-64 defines no flags. Bit 0 says that the image can be adopted (`CAN_BE_ADOPTED` in `src/image.rs`).
+    /// x86-64 defines no flags. Bit 0 says that the image can be adopted (`CAN_BE_ADOPTED` in `src/image.rs`). Bits 8 to 31 are the
+    /// layout (`Shim` in `src/image.rs`).
     const E_FLAGS: usize = 48;
     let mut bytes = fs::read(path).expect("just written");
     let base = {
@@ -103,13 +104,50 @@ fn check(path: &Path) {
         segment.address()
     };
     bytes[E_TYPE] = ET_DYN;
-    bytes[E_FLAGS] = 1;
+    bytes[E_FLAGS..E_FLAGS + 4].copy_from_slice(&(layout << 8 | 1).to_le_bytes());
     begin_at_zero(&mut bytes, base);
     println!("cargo::rustc-env=LORENTZ_SHIM_CHECKSUM={}", checksum(&bytes));
     fs::write(path, bytes).expect("just read");
 }
 
-/// CRC-32 of the image, which tells builds of the shim apart. Computed here, because it takes a millisecond.
+/// A checksum of 24 bits of the source text that says what a process with the image shares with the programs outside, without
+/// comments.
+fn layout(crates: &Path) -> u32 {
+    const SHARED: [&str; 6] = [
+        "clock/src",
+        "shim/src/adopt.rs",
+        "shim/src/filter.rs",
+        "shim/src/gate.rs",
+        "shim/src/image.rs",
+        "shim/src/layout.rs",
+    ];
+    let mut files = Vec::new();
+    for part in SHARED {
+        collect(&crates.join(part), &mut files);
+    }
+    files.sort();
+    // The registry has words for the failpoints.
+    let mut text = format!("{:?}\n", env::var_os("CARGO_FEATURE_FAILPOINTS"));
+    for file in files {
+        let source = fs::read_to_string(&file).expect("UTF-8");
+        let lines = source.lines().map(str::trim);
+        let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
+        lines.filter(is_code).for_each(|line| text.extend([line, "\n"]));
+    }
+    checksum(text.as_bytes()) >> 8
+}
+
+/// Adds the files at `path` and below it.
+fn collect(path: &Path, files: &mut Vec<PathBuf>) {
+    if !path.is_dir() {
+        return files.push(path.to_path_buf());
+    }
+    for entry in fs::read_dir(path).expect("a directory of sources") {
+        collect(&entry.expect("an entry").path(), files);
+    }
+}
+
+/// CRC-32, which tells builds of the shim apart. Computed here, because it takes a millisecond.
 fn checksum(bytes: &[u8]) -> u32 {
     const POLYNOMIAL: u32 = 0xedb8_8320;
     let step = |crc: u32, _| (crc >> 1) ^ (POLYNOMIAL * (crc & 1));

@@ -9,11 +9,13 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from framework import checkpoints, lorentz
+from framework import checkpoints, lorentz, needs
+from framework.experiments import until
 from framework.oracle import HostNoise
 from framework.running import Inside
 
@@ -94,12 +96,22 @@ def scratches() -> set[str]:
 # The restored programs have the environment of `inside`, and end with it.
 
 
-def test_a_container_goes_on_at_the_other_host(other, tmp_path):
+@pytest.fixture(params=["at-once", "pre-copy"])
+def way(request) -> tuple[str, ...]:
+    """How the memory is sent: options of `migrate`."""
+    if request.param == "at-once":
+        return ()
+    needs.feature("memory-tracking")
+    return ("--pre-copy",)
+
+
+def test_a_container_goes_on_at_the_other_host(other, way, tmp_path):
     """With each clock where it stood, and the rate and what it had to wait for."""
     before = scratches()
     with HostNoise() as noise, counting(tmp_path, rate="2") as inside:
         wait_for_lines(tmp_path, 5)
-        lorentz.ok("migrate", inside.name, "user@other", "--name", "moved", *other.options())
+        options = ("--name", "moved", *way, *other.options())
+        lorentz.ok("migrate", inside.name, "user@other", *options)
         assert inside.finish() == 137
         assert lorentz.shown(inside.name) is None
         assert other.log.read_text().split()[0] == "user@other"
@@ -116,6 +128,57 @@ def test_a_container_goes_on_at_the_other_host(other, tmp_path):
         assert other.left() == [] and scratches() == before
     most = 1 + 2 * noise.slack
     assert all(0 <= wall < most and -0.02 <= up < most for wall, up in steps), steps
+
+
+#: Holds MEGABYTES of memory, writes a part of it again and again, and checks it.
+WRITES = """
+import json, random, sys, time
+size, part = int(sys.argv[1]) << 20, 1 << 20
+memory, page = bytearray(random.randbytes(size)), 4096
+ticks = {}
+for turn in range(100000):
+    for at in range(0, part, page):
+        memory[at : at + 8] = turn.to_bytes(8, "little")
+        ticks[at] = turn
+    assert all(int.from_bytes(memory[at : at + 8], "little") == ticks[at] for at in ticks)
+    print(json.dumps({"ev": "turn", "turn": turn, "sum": sum(memory[part::page])}), flush=True)
+    time.sleep(0.02)
+"""
+
+
+def test_most_of_the_memory_is_sent_while_the_program_runs(other, tmp_path):
+    """It stands still for as long as the copies take, by its clock not at all, and finds its memory
+    as it was."""
+    needs.feature("memory-tracking")
+    log = tmp_path / "log"
+    script = f"exec {sys.executable} -c '{WRITES}' 64 >{log} 2>&1"
+
+    def turns() -> list[dict]:
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    with Inside("/bin/sh", "-c", script) as inside:
+        until(lambda: len(turns()) > 20, "turns")
+        lorentz.ok("migrate", inside.name, "other", "--pre-copy", *other.options())
+        assert inside.finish() == 137
+        seen = len(turns())
+        until(lambda: len(turns()) > seen + 20, "turns there")
+        lines = turns()
+    assert [line["turn"] for line in lines] == list(range(len(lines)))
+    assert len({line["sum"] for line in lines}) == 1
+
+
+def test_where_the_kernel_does_not_track_memory_one_line_says_so(tmp_path):
+    there, words = needs.features()["memory-tracking"]
+    if there:
+        pytest.skip("this kernel tracks memory")
+    with counting(tmp_path) as inside:
+        wait_for_lines(tmp_path, 3)
+        done = lorentz.call("migrate", inside.name, "other", "--pre-copy", "--ssh", "/bin/false")
+        assert done.returncode == 1 and done.stdout == ""
+        (line,) = done.stderr.splitlines()
+        assert "--pre-copy" in line and words.split(";")[0] in line
+        wait_for_lines(tmp_path, len(counts(tmp_path)) + 3)
 
 
 def test_the_age_of_files_goes_on(other, tmp_path):
@@ -183,7 +246,7 @@ def test_a_name_in_use_there_is_told(other, tmp_path):
 MOMENTS = [0.02 * step for step in range(24)]
 
 
-def test_a_migration_that_is_killed(other, tmp_path):
+def test_a_migration_that_is_killed(other, way, tmp_path):
     """The container runs here or there, never at both; nothing is left where it does not run."""
     before = scratches()
     ends = {"here": 0, "there": 0}
@@ -197,7 +260,8 @@ def test_a_migration_that_is_killed(other, tmp_path):
                 inside.__enter__()
                 wait_for_lines(tmp_path, 3)
             migrate = subprocess.Popen(
-                [*lorentz.session.command(), "migrate", inside.name, "other", *other.options()],
+                [*lorentz.session.command(), "migrate", inside.name, "other"]
+                + [*way, *other.options()],
                 env=lorentz.session.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -10,9 +10,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from framework import checkpoints, lorentz
+from framework import build, checkpoints, lorentz
 from framework.build import PROGRAMS
 from framework.checkpoints import Restored, save
+from framework.needs import feature
 from framework.oracle import HostNoise
 from framework.running import Inside, Line
 
@@ -111,6 +112,65 @@ def test_cpu_clocks_go_on_in_a_second_life_too(tmp_path):
     step = STEP + noise.slack
     for clock in CPU:
         assert 0 < before[clock] < between[clock] <= after[clock] < between[clock] + step
+
+
+def test_the_cpu_clocks_of_many_threads_go_on(tmp_path):
+    """Nearly as many threads as Lorentz keeps apart (79), with ids that begin at the same ones."""
+    with Inside(build.c("clocks/cpu_of_many"), "70", stdin=True) as inside:
+        inside.line(ev="ready")
+        directory = save(inside, tmp_path / "saved")
+        inside.finish()
+    with Restored(directory, names(), stdin=True) as restored:
+        restored.process.stdin.write(b"\n")
+        restored.process.stdin.flush()
+        found = restored.line(ev="read")
+    assert (found["threads"], found["back"]) == (70, 0)
+
+
+@pytest.mark.parametrize("rate", ["1/10", "1", "10"])
+def test_the_time_stamp_counter_goes_on_where_it_is_trapped(rate, tmp_path):
+    """On each thread, by as much as the clock."""
+    feature("tsc-trap")
+    program = build.c("checkpoint/tsc")
+    with Inside(program, rate=rate, options=["--trap-tsc"]) as inside:
+        inside.wait_for(20, ev="look")
+        directory = save(inside, tmp_path / "saved")
+        inside.finish()
+    time.sleep(AWAY)
+    with HostNoise() as noise, Restored(directory, names()) as restored:
+        restored.wait_for(20, ev="look")
+    # A thread may lose its processor between its look at the clock and that at the counter.
+    most = (0.01 + noise.slack) * max(1, Fraction(rate))
+    for thread in (1, 2):
+        mine = {"ev": "look", "thread": thread}
+        looks = [line.data for line in inside.lines() + restored.lines() if line.says(mine)]
+        per_second = looks[0]["ticks"] / looks[0]["clock"]
+        assert len(looks) > 4
+        for one, other in zip(looks, looks[1:], strict=False):
+            gained = (other["ticks"] - one["ticks"]) / per_second
+            assert abs(gained - (other["clock"] - one["clock"])) < most, (one, other)
+
+
+@pytest.mark.parametrize("wall", ["keep", "host"])
+def test_the_error_of_a_clock_goes_on(wall, tmp_path):
+    """By its own time, to the nanosecond: its drift, and what adjtimex has asked for."""
+    told = ["offset_ns", "drift_ppm", "frequency_ppm", "status"]
+    with looking(tmp_path, options=["--clock-error", "offset=250ms,drift=+80ppm"]) as inside:
+        inside.wait_for(10, ev="look")
+        lorentz.ok("clock", "leap-second", inside.name, "insert")
+        inside.freeze()
+        before = lorentz.json_of("clock", "show", inside.name)
+        directory = save(inside, tmp_path / "saved")
+        inside.finish()
+    time.sleep(1)
+    assert before["offset_ns"] > 250e6 and before["frequency_ppm"] == pytest.approx(80)
+    with Restored(directory, names(), "--wall", wall) as restored:
+        after = lorentz.json_of("clock", "show", restored.name)
+        assert {key: after[key] for key in told} == {key: before[key] for key in told}
+        restored.verb("unfreeze")
+        restored.line(ev="look")
+        lorentz.ok("clock", "drift", restored.name, "0ppm")
+        assert restored.time()["rate"] == "1"
 
 
 def test_wall_host_moves_the_wall_clock_alone(tmp_path):

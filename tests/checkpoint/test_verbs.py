@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import time
+import zlib
 from datetime import datetime
 from pathlib import Path
 
@@ -246,10 +247,45 @@ def test_a_program_on_a_terminal_is_refused(tmp_path):
             os.close(terminal)
 
 
-def test_a_trapped_tsc_is_refused(tmp_path):
-    with shell(options=["--trap-tsc"]) as inside:
+#: Where a process has the layout in the header of the shim's image (crates/inject/src/image.rs).
+LAYOUT_ADDRESS = 0x70000000 + 49
+
+
+def test_programs_of_a_build_with_another_layout_are_refused(tmp_path):
+    with shell() as inside:
         inside.wait_for(1, ev="year")
-        refused(inside.name, tmp_path / "new", "--trap-tsc")
+        (pid,) = [pid for pid in inside.shown()["pids"] if is_the_shell(pid)]
+        with Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
+            memory.seek(LAYOUT_ADDRESS)
+            memory.write(bytes.fromhex("efcdab"))
+        refused(inside.name, tmp_path / "new", "with the shim layout abcdef")
+        inside.wait_for(4, ev="year")
+
+
+def is_the_shell(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"/bin/sh\0")
+    return False
+
+
+def rewrite(directory: Path, **changes: object) -> None:
+    """Changes the description of a checkpoint, and its checksum with it."""
+    file = directory / "lorentz.json"
+    description = json.loads(file.read_text())
+    description["checkpoint"].update(changes)
+    text = json.dumps(description["checkpoint"], separators=(",", ":"), ensure_ascii=False)
+    description["checksum"] = zlib.crc32(text.encode())
+    file.write_text(json.dumps(description))
+
+
+def test_a_checkpoint_of_another_build_is_restored_if_the_layout_is_the_same(saved):
+    rewrite(saved, shim=1, lorentz="0.0.1")
+    with Restored(saved, name()) as restored:
+        restored.line(ev="year")
+        assert lorentz.ok("exec", restored.name, "date", "+%Y").strip() == "2038"
+    rewrite(saved, shim_layout=0xABCDEF)
+    lorentz.refusal(lorentz.call("restore", str(saved)), "(0.0.1) with the shim layout abcdef")
+    assert lorentz.ps() == []
 
 
 def test_without_criu_one_line_says_how_to_get_it(saved, tmp_path, monkeypatch):

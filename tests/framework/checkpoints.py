@@ -44,12 +44,13 @@ def internet_sockets() -> None:
 class Restored(Running):
     """A container that `lorentz restore` has made. Its program prints to this process."""
 
-    def __init__(self, directory: Path, name: str, *options: str) -> None:
+    def __init__(self, directory: Path, name: str, *options: str, stdin: bool = False) -> None:
         self.name = name
         self.directory = directory
         super().__init__(
             [*lorentz.session.command(), "restore", str(directory), "--name", name, *options],
             env=lorentz.session.environment(),
+            stdin=stdin,
             label=f"restored {name}",
         )
 

@@ -10,7 +10,7 @@ use lz4_flex::frame::{FrameDecoder, FrameEncoder};
 use tempfile::TempDir;
 
 /// Names of the images with the memory of processes.
-const MEMORY: &str = "pages-";
+pub const MEMORY: &str = "pages-";
 const COMPRESSED: &str = "lz4";
 
 /// Compresses the images with the memory of processes.

@@ -56,6 +56,15 @@ pub fn options(images: &File, work: &File) -> Criu_opts {
     options
 }
 
+/// Has CRIU save what the programs have written since it saved them into `parent`, or everything, and has the kernel mark from then on
+/// what they write. `parent` is a path from the directory of the images.
+pub fn track_memory(options: &mut Criu_opts, parent: Option<&str>) {
+    options.set_track_mem(true);
+    if let Some(parent) = parent {
+        options.set_parent_img(parent.to_string());
+    }
+}
+
 /// A running `criu swrk`.
 pub struct Request {
     socket: File,
@@ -279,7 +288,7 @@ impl Drop for Request {
             let _ = kill(self.criu, Signal::SIGKILL);
             let _ = waitpid(self.criu, None);
         }
-        if self.request == Criu_req_type::DUMP {
+        if matches!(self.request, Criu_req_type::DUMP | Criu_req_type::PRE_DUMP) {
             // Its helpers. Restored programs of a restore may be in this group.
             let _ = killpg(self.criu, Signal::SIGKILL);
         }

@@ -4,7 +4,9 @@
 //! DIR/
 //!     lorentz.json     what it is: see `Checkpoint`; its own checksum, and that of every other file
 //!     clock            the clock's file, without the zeros at its end
+//!     discipline.json  the clock's error, if it has had one
 //!     criu/            CRIU's images; those of a container of an OCI runtime lie in DIR, where engines look for them
+//!     pre-1/, ...      memory that was saved while the programs ran: see `pre_copy`
 //! ```
 //!
 //! It is written under another name and renamed when it is complete.
@@ -16,9 +18,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use lorentz_clock::{saturate, Span};
-use lorentz_control::number_inside;
-use lorentz_control::HostNow;
-use lorentz_inject::{Capabilities, CpuTimes};
+use lorentz_control::discipline::ERROR_FILE;
+use lorentz_control::{number_inside, HostNow};
+use lorentz_inject::{Capabilities, CpuTimes, SavedProcess, Shim};
 use serde::{Deserialize, Serialize};
 
 use crate::mounts::CgroupMount;
@@ -35,8 +37,11 @@ const IMAGES: &str = "criu";
 pub struct Checkpoint {
     /// Version of Lorentz that made it.
     pub lorentz: String,
-    /// Checksum of the shim's code, which goes on after the restore.
+    /// Checksum of the shim of the build that made it.
     pub shim: u32,
+    /// The layout of the programs' shims ([`Shim::layout`]); 0 in a checkpoint of a version that did not write it.
+    #[serde(default)]
+    pub shim_layout: u32,
     /// The host's kernel release.
     pub kernel: String,
     /// The host's boot id: its CLOCK_MONOTONIC begins anew with each boot.
@@ -110,6 +115,9 @@ pub struct ProcessEntry {
     /// The capabilities of its first thread, if the images lend it more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<CapabilitiesEntry>,
+    /// [`Shim::gate_done`].
+    #[serde(default)]
+    pub gate_done: Option<u64>,
 }
 
 /// The sets of capabilities of a thread, as in [`Capabilities`].
@@ -146,21 +154,24 @@ pub struct ThreadEntry {
 }
 
 impl ProcessEntry {
-    /// Describes a stopped process.
-    pub(crate) fn of(pid: u32) -> io::Result<ProcessEntry> {
+    /// Describes a stopped process, which has this shim.
+    pub(crate) fn of(pid: u32, shim: Shim) -> io::Result<ProcessEntry> {
         let used = CpuTimes::read(pid)?;
         let name = fs::read_to_string(format!("/proc/{pid}/comm"))?.trim().to_string();
         let thread = |(tid, cpu_ns)| ThreadEntry { tid, cpu_ns };
         let threads = used.threads.into_iter().map(thread).collect();
         let capabilities = Capabilities::of_unable(pid)?.map(CapabilitiesEntry::of);
         let pid = number_inside(pid).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        Ok(ProcessEntry { pid, name, cpu_ns: used.process, threads, capabilities })
+        let (cpu_ns, gate_done) = (used.process, shim.gate_done);
+        Ok(ProcessEntry { pid, name, cpu_ns, threads, capabilities, gate_done })
     }
 
-    /// The CPU time that it and its threads have used.
-    pub(crate) fn cpu_times(&self) -> CpuTimes {
+    /// The process, for its adoption.
+    pub(crate) fn saved(&self) -> SavedProcess {
         let threads = self.threads.iter().map(|thread| (thread.tid, thread.cpu_ns)).collect();
-        CpuTimes { process: self.cpu_ns, threads }
+        let used = CpuTimes { process: self.cpu_ns, threads };
+        let own = self.capabilities.map(CapabilitiesEntry::sets);
+        SavedProcess { used, own, gate_done: self.gate_done }
     }
 }
 
@@ -250,12 +261,20 @@ impl Unfinished {
         &self.images
     }
 
-    /// Copies the clock's file.
+    /// Makes the directory `name` in it.
+    pub fn make_dir(&self, name: &str) -> io::Result<PathBuf> {
+        let dir = self.dir.join(name);
+        DirBuilder::new().mode(0o700).create(&dir)?;
+        Ok(dir)
+    }
+
+    /// Copies the clock's file, and its error beside it.
     pub fn copy_clock(&self, clock: &Path) -> io::Result<()> {
         let mut bytes = fs::read(clock)?;
         let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         bytes.truncate(used);
-        fs::write(self.dir.join(CLOCK), bytes)
+        fs::write(self.dir.join(CLOCK), bytes)?;
+        copy_if_there(&clock.with_file_name(ERROR_FILE), &self.dir.join(ERROR_FILE))
     }
 
     /// Describes the directory, and gives it its name. `description` lacks the files.
@@ -278,16 +297,25 @@ impl Drop for Unfinished {
     }
 }
 
-/// Length and checksum of each file below `dir`.
+fn copy_if_there(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::copy(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        copied => copied.map(drop),
+    }
+}
+
+/// Length and checksum of each file in `dir` and in its directories.
 fn files_of(dir: &Path) -> io::Result<BTreeMap<String, (u64, u32)>> {
     let mut found = BTreeMap::new();
-    let below = [Path::new(""), Path::new(IMAGES)];
-    for below in below.into_iter().filter(|below| dir.join(below).exists()) {
-        for entry in fs::read_dir(dir.join(below))? {
+    let mut below = vec![PathBuf::new()];
+    while let Some(place) = below.pop() {
+        for entry in fs::read_dir(dir.join(&place))? {
             let entry = entry?;
-            if entry.file_type()?.is_file() {
-                let name = below.join(entry.file_name()).to_string_lossy().into_owned();
-                found.insert(name, checksum_of(&entry.path())?);
+            let (name, kind) = (place.join(entry.file_name()), entry.file_type()?);
+            if kind.is_file() {
+                found.insert(name.to_string_lossy().into_owned(), checksum_of(&entry.path())?);
+            } else if kind.is_dir() {
+                below.push(name);
             }
         }
     }
@@ -358,13 +386,21 @@ impl Whole {
         fs::read(self.dir.join(CLOCK))
     }
 
-    /// Checks whether this build of Lorentz can restore it.
+    /// Copies the clock's error to a new clock.
+    pub fn put_error_beside(&self, clock: &Path) -> io::Result<()> {
+        copy_if_there(&self.dir.join(ERROR_FILE), &clock.with_file_name(ERROR_FILE))
+    }
+
+    /// Checks whether this build of Lorentz can restore it: the same, or another with the same layout.
     pub fn check_build(&self) -> Result<(), CheckpointRefused> {
-        if self.checkpoint.shim == lorentz_inject::shim_build_id() {
+        let (made_by, own) = (self.checkpoint.shim_layout, Shim::own().layout);
+        if made_by == own {
             return Ok(());
         }
         let by = &self.checkpoint.lorentz;
-        let why = format!("made by another build of Lorentz ({by}); restore it with that one");
+        let why = format!(
+            "made by another build of Lorentz ({by}) with the shim layout {made_by:06x}, expected {own:06x} ('lorentz --version')"
+        );
         Err(CheckpointRefused::Directory { dir: self.dir.clone(), why })
     }
 
@@ -402,10 +438,11 @@ mod tests {
     use super::*;
 
     fn checkpoint() -> Checkpoint {
-        let thread = ThreadEntry { tid: 7, cpu_ns: 3 };
+        let (thread, shim) = (ThreadEntry { tid: 7, cpu_ns: 3 }, Shim::own());
         Checkpoint {
             lorentz: "0.1.0".into(),
             shim: lorentz_inject::shim_build_id(),
+            shim_layout: shim.layout,
             kernel: "6.1".into(),
             boot_id: Host::read().unwrap().boot_id,
             criu: "4.2".into(),
@@ -430,6 +467,7 @@ mod tests {
                 cpu_ns: 4,
                 threads: vec![thread],
                 capabilities: None,
+                gate_done: shim.gate_done,
             }],
             bundle: None,
             files: BTreeMap::new(),

@@ -10,8 +10,9 @@ use lorentz_container::{criu as installed, freeze, unfreeze, Container, Liveness
 use lorentz_control::host_time::{sleep, HostMoment};
 use lorentz_control::processes::Process;
 use lorentz_control::{number_inside, Cgroup, HostNow};
+use lorentz_inject::Shim;
 use nix::unistd::geteuid;
-use rust_criu::rust_criu_protobuf::rpc::Criu_req_type;
+use rust_criu::rust_criu_protobuf::rpc::{Criu_opts, Criu_req_type};
 
 use crate::bundle::BundleParts;
 use crate::capabilities::lend;
@@ -75,7 +76,9 @@ fn save(
     let criu = installed::locate().map_err(|found| CheckpointRefused::NoCriu { found })?;
     let place = place()?;
     let guard = subject.guard(&place, options)?;
-    let dumped = subject.dump(&criu, &place, &guard, options);
+    let dumped = Unfinished::make(&place)
+        .map_err(Into::into)
+        .and_then(|unfinished| subject.dump(&criu, unfinished, None, &guard, options));
     if dumped.is_ok() && !options.leave_running {
         subject.end()?;
     } else {
@@ -146,9 +149,6 @@ impl<'a> Subject<'a> {
             );
         }
         let clock = container.clock()?;
-        if clock.policy().trap_tsc {
-            return refused("--trap-tsc: CRIU does not save that rdtsc is trapped");
-        }
         let Some(group) = container.cgroup() else { return Err(CheckpointRefused::NotRoot.into()) };
         let processes = container.processes()?;
         let root = match roots(&processes)[..] {
@@ -185,33 +185,29 @@ impl<'a> Subject<'a> {
         })
     }
 
+    /// Stops the container, and saves it in `unfinished`, which becomes whole. `parent` is the directory, as seen from CRIU's images,
+    /// with memory that was saved before.
     pub fn dump(
         &self,
         criu: &Path,
-        place: &Place,
+        unfinished: Unfinished,
+        parent: Option<&str>,
         guard: &Guard,
         options: CheckpointOptions,
     ) -> anyhow::Result<()> {
-        let unfinished = Unfinished::make(place)?;
         let images = unfinished.images();
         let opened = File::open(images)?;
         let inherited = [opened.as_raw_fd(), guard.fd()];
         let mut request = Request::begin(criu, Criu_req_type::DUMP, &inherited, Survival::GoesOn)?;
         let version = request.version()?;
-        freeze(self.container)?;
-        let name = self.container.name();
-        let settled = settle(&self.container.clock()?, &self.group);
-        anyhow::ensure!(
-            settled,
-            "{name}: some of its programs do not stop, or start others all the time"
-        );
+        self.stop()?;
         let description = self.describe(version, options)?;
-        let mut asked = criu::options(&opened, &opened);
-        asked.set_pid(self.root as i32);
+        let mut asked = self.request(&opened)?;
         asked.set_leave_running(true);
-        asked.set_freeze_cgroup(path_text(self.group.path()));
         asked.set_tcp_established(options.tcp_established);
-        asked.external.push(description.clock_key.clone());
+        if let Some(parent) = parent {
+            criu::track_memory(&mut asked, Some(parent));
+        }
         if let (Some(parts), Some(entry)) = (self.parts, &description.bundle) {
             parts.name_all(entry, &mut asked);
             asked.external.extend(description.files_of_outside.iter().map(|(_, key)| key.clone()));
@@ -232,6 +228,50 @@ impl<'a> Subject<'a> {
         unfinished.finish(description)
     }
 
+    /// Saves the memory of the programs into the directory `images`: what they have written since it was saved in `parent`, or all. The
+    /// container stands still meanwhile, and goes on afterwards.
+    pub fn pre_dump(
+        &self,
+        criu: &Path,
+        images: &Path,
+        parent: Option<&str>,
+        guard: &Guard,
+    ) -> anyhow::Result<()> {
+        let opened = File::open(images)?;
+        let (kind, inherited) = (Criu_req_type::PRE_DUMP, [opened.as_raw_fd(), guard.fd()]);
+        let mut request = Request::begin(criu, kind, &inherited, Survival::GoesOn)?;
+        request.version()?;
+        self.stop()?;
+        let mut asked = self.request(&opened)?;
+        criu::track_memory(&mut asked, parent);
+        let sent = request.send(asked, |_, _| Ok(()));
+        sent.map_err(|error| criu::explain(images, &error))?;
+        drop(request);
+        criu::clear_work(images);
+        self.go_on()
+    }
+
+    /// Stops the clock, and the programs where CRIU can save them.
+    fn stop(&self) -> anyhow::Result<()> {
+        freeze(self.container)?;
+        let settled = settle(&self.container.clock()?, &self.group);
+        let name = self.container.name();
+        anyhow::ensure!(
+            settled,
+            "{name}: some of its programs do not stop, or start others all the time"
+        );
+        Ok(())
+    }
+
+    /// The options of every request to save the programs into `images`.
+    fn request(&self, images: &File) -> anyhow::Result<Criu_opts> {
+        let mut asked = criu::options(images, images);
+        asked.set_pid(self.root as i32);
+        asked.set_freeze_cgroup(path_text(self.group.path()));
+        asked.external.push(clock_key(&self.container.clock_path())?);
+        Ok(asked)
+    }
+
     /// Describes the container, which stands still. `criu` is the version of CRIU.
     fn describe(&self, criu: String, options: CheckpointOptions) -> anyhow::Result<Checkpoint> {
         let reading = self.container.clock()?.reading();
@@ -242,6 +282,7 @@ impl<'a> Subject<'a> {
         Ok(Checkpoint {
             lorentz: env!("CARGO_PKG_VERSION").to_string(),
             shim: lorentz_inject::shim_build_id(),
+            shim_layout: Shim::own().layout,
             kernel: host.kernel,
             boot_id: host.boot_id,
             criu,
@@ -263,7 +304,7 @@ impl<'a> Subject<'a> {
                 .map_or_else(Vec::new, |_| streams::files_of_outside(self.root)),
             root: number_inside(self.root).context("the first program has ended")?,
             bundle: self.parts.map(|parts| parts.describe(self.root)).transpose()?,
-            processes: pids.iter().map(|pid| ProcessEntry::of(*pid)).collect::<Result<_, _>>()?,
+            processes: describe_processes(&record.name, &pids)?,
             files: Default::default(),
         })
     }
@@ -294,6 +335,27 @@ impl<'a> Subject<'a> {
         }
         Ok(())
     }
+}
+
+/// Describes the stopped processes, whose shims must have this build's layout.
+fn describe_processes(name: &str, pids: &[u32]) -> anyhow::Result<Vec<ProcessEntry>> {
+    let own = Shim::own().layout;
+    let entry = |pid: &u32| {
+        let shim = Shim::of(*pid)?;
+        let found = shim.layout;
+        anyhow::ensure!(
+            found == own,
+            CheckpointRefused::Container {
+                name: name.to_string(),
+                why: format!(
+                    "a program was started by another build of Lorentz, with the shim layout {found:06x}, expected {own:06x} \
+                     ('lorentz --version'); checkpoint it with that one"
+                ),
+            }
+        );
+        Ok(ProcessEntry::of(*pid, shim)?)
+    };
+    pids.iter().map(entry).collect()
 }
 
 /// The processes whose parents are not in the container.

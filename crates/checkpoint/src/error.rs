@@ -16,6 +16,9 @@ pub enum CheckpointRefused {
     /// The caller is not root.
     #[error("checkpoint and restore need root, and a control group for the container")]
     NotRoot,
+    /// The kernel does not tell which memory programs write.
+    #[error("--pre-copy: {0}; migrate without it")]
+    NoMemoryTracking(String),
     /// A container that this version cannot checkpoint.
     #[error("{name}: {why}")]
     Container {
@@ -40,6 +43,7 @@ pub enum CheckpointRefused {
 impl CheckpointRefused {
     /// Whether this host lacks something, so that no other input would help.
     pub fn is_of_host(&self) -> bool {
-        matches!(self, CheckpointRefused::NoCriu { .. } | CheckpointRefused::NotRoot)
+        use CheckpointRefused::{NoCriu, NoMemoryTracking, NotRoot};
+        matches!(self, NoCriu { .. } | NotRoot | NoMemoryTracking(_))
     }
 }

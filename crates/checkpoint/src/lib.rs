@@ -34,6 +34,7 @@ mod init;
 mod migrate;
 mod mount_points;
 mod mounts;
+mod pre_copy;
 mod restore;
 mod settle;
 mod streams;
@@ -42,8 +43,8 @@ pub use bundle::{BundleMount, BundleParts, BundleRestore, RestoredBundle};
 pub use directory::{BundleEntry, CapabilitiesEntry, Checkpoint, ProcessEntry, ThreadEntry};
 pub use dump::{checkpoint, checkpoint_bundle, CheckpointOptions};
 pub use error::CheckpointRefused;
-/// The checksum by which a checkpoint names the shim's image.
-pub use lorentz_inject::shim_build_id;
+/// The part of a process on which it depends which builds can restore its checkpoint, and the checksum of this build's.
+pub use lorentz_inject::{shim_build_id, Shim};
 pub use migrate::{migrate, receive, MigrateOptions};
 pub use mounts::CgroupMount;
 pub use restore::{check, restore, RestoreOptions, WallPolicy};

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! migrate                                receive, at the other host
+//!   (pre-copy: saves memory while
+//!    the programs run, in rounds) ----->
 //!   freezes, makes a checkpoint
 //!   the checkpoint, as a tar file ----->  restores, frozen
 //!   <---------------------------- ready
@@ -17,19 +19,20 @@
 use std::collections::hash_map::RandomState;
 use std::fs::{self, DirBuilder, File};
 use std::hash::{BuildHasher, Hasher};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{bail, Context};
 use lorentz_container::{criu as installed, unfreeze, Container, StateDir};
 
 use nix::sys::signal::{signal, SigHandler, Signal};
 
-use crate::directory::{Place, Whole};
+use crate::directory::{Place, Unfinished, Whole};
 use crate::dump::Subject;
 use crate::guard::Guard;
+use crate::pre_copy::{copy_ahead, is_sent_ahead};
 use crate::restore::{remove, restore_on_trial};
 use crate::{CheckpointOptions, CheckpointRefused, RestoreOptions, WallPolicy};
 
@@ -46,6 +49,8 @@ pub struct MigrateOptions<'a> {
     pub name: Option<&'a str>,
     /// Its wall clock.
     pub wall: WallPolicy,
+    /// Memory is sent while the programs run.
+    pub pre_copy: bool,
 }
 
 const READY: &str = "ready\n";
@@ -62,6 +67,9 @@ const SCRATCH: &str = "lorentz-migration-";
 /// [`CheckpointRefused`]; CRIU's first error; or the connection broke. The message says whether the container goes on here.
 pub fn migrate(container: &Container, options: &MigrateOptions) -> anyhow::Result<()> {
     outlive_connection()?;
+    if options.pre_copy {
+        installed::check_memory_tracking().map_err(CheckpointRefused::NoMemoryTracking)?;
+    }
     let subject = Subject::of(container)?;
     let criu = installed::locate().map_err(|found| CheckpointRefused::NoCriu { found })?;
     let scratch = new_scratch_path();
@@ -100,14 +108,7 @@ fn migrate_through(
     DirBuilder::new().mode(0o700).create(scratch)?;
     let place = Place::beside(&scratch.join("checkpoint"))?;
     let name = subject.name();
-    let sent = subject
-        .dump(criu, &place, guard, CheckpointOptions::default())
-        .and_then(|()| Receiver::start(options, name))
-        .and_then(|mut receiver| {
-            receiver.send(&place.target)?;
-            Ok(receiver)
-        });
-    match sent {
+    match send(&place, subject, criu, guard, options) {
         Ok(receiver) => {
             File::create(committed)?;
             receiver.commit(name, options.host).and_then(|()| subject.end())
@@ -116,15 +117,51 @@ fn migrate_through(
     }
 }
 
+/// Makes a checkpoint in `place`, sends it, and waits until it is restored there.
+fn send(
+    place: &Place,
+    subject: &Subject,
+    criu: &Path,
+    guard: &Guard,
+    options: &MigrateOptions,
+) -> anyhow::Result<Receiver> {
+    let unfinished = Unfinished::make(place)?;
+    // The other host hears of it when CRIU has not refused.
+    let mut receiver = None;
+    let start = || Receiver::start(options, subject.name());
+    let parent = match options.pre_copy {
+        true => {
+            let save =
+                |images: &Path, parent: Option<&str>| subject.pre_dump(criu, images, parent, guard);
+            let send = |name: &str, dir: &Path| {
+                let mut started = receiver.take().map_or_else(start, Ok)?;
+                started.send_dir(name, dir)?;
+                receiver = Some(started);
+                Ok(())
+            };
+            Some(copy_ahead(&unfinished, save, send)?)
+        }
+        false => None,
+    };
+    subject.dump(criu, unfinished, parent.as_deref(), guard, CheckpointOptions::default())?;
+    let mut receiver = receiver.map_or_else(start, Ok)?;
+    receiver.send_rest(&place.target)?;
+    Ok(receiver)
+}
+
 /// `lorentz receive` at the other host.
 struct Receiver {
     ssh: Child,
+    /// The input of ssh.
+    archive: Option<Archive>,
     answers: BufReader<ChildStdout>,
 }
 
+type Archive = tar::Builder<ChildStdin>;
+
 impl Receiver {
     fn start(options: &MigrateOptions, own_name: &str) -> anyhow::Result<Receiver> {
-        let MigrateOptions { host, ssh, lorentz, name, wall } = options;
+        let MigrateOptions { host, ssh, lorentz, name, wall, .. } = options;
         let wall = match wall {
             WallPolicy::Keep => "keep",
             WallPolicy::Host => "host",
@@ -137,25 +174,35 @@ impl Receiver {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut ssh = command.spawn().with_context(|| program.clone())?;
         let answers = BufReader::new(ssh.stdout.take().context("the output of ssh")?);
-        Ok(Receiver { ssh, answers })
+        let archive = ssh.stdin.take().map(archive_to);
+        Ok(Receiver { ssh, archive, answers })
     }
 
-    /// Sends the checkpoint, and waits until it is restored.
-    fn send(&mut self, dir: &Path) -> anyhow::Result<()> {
-        let refused = || "it is not restored there, and goes on here";
-        let input = self.ssh.stdin.as_mut().context("the input of ssh")?;
-        let mut archive = tar::Builder::new(input);
-        let sent = archive.append_dir_all(".", dir).and_then(|()| archive.into_inner()?.flush());
+    fn archive(&mut self) -> anyhow::Result<&mut Archive> {
+        self.archive.as_mut().context("the input of ssh")
+    }
+
+    /// Sends the directory `dir` of the checkpoint, under its name.
+    fn send_dir(&mut self, name: &str, dir: &Path) -> anyhow::Result<()> {
+        let archive = self.archive()?;
+        let sent = archive.append_dir_all(name, dir).and_then(|()| archive.get_mut().flush());
+        sent.context(NOT_RESTORED)
+    }
+
+    /// Sends what was not sent of the checkpoint in `dir`, and waits until it is restored.
+    fn send_rest(&mut self, dir: &Path) -> anyhow::Result<()> {
+        let archive = self.archive()?;
+        let sent = append_rest(archive, dir).and_then(|()| archive.get_mut().flush());
         // The other side has told why it does not go on reading.
         let answered = self.expect(READY);
-        sent.with_context(refused).and(answered.with_context(refused))
+        sent.context(NOT_RESTORED).and(answered.context(NOT_RESTORED))
     }
 
     /// Has it unfrozen there.
     fn commit(mut self, name: &str, host: &str) -> anyhow::Result<()> {
-        let told = self.ssh.stdin.as_mut().map(|input| input.write_all(GO).and(input.flush()));
-        let done = told.context("the input of ssh")?.map_err(Into::into).and(self.expect(RUNNING));
-        done.with_context(|| {
+        let input = self.archive()?.get_mut();
+        let told = input.write_all(GO).and_then(|()| input.flush());
+        told.map_err(Into::into).and_then(|()| self.expect(RUNNING)).with_context(|| {
             format!(
                 "{name} may run at {host}, and stands still here: 'lorentz unfreeze {name}' lets it go on here, \
                  'lorentz rm --force {name}' ends it here"
@@ -171,11 +218,36 @@ impl Receiver {
     }
 }
 
+const NOT_RESTORED: &str = "it is not restored there, and goes on here";
+
 impl Drop for Receiver {
     fn drop(&mut self) {
-        drop(self.ssh.stdin.take());
+        drop(self.archive.take());
         let _ = self.ssh.wait();
     }
+}
+
+/// An archive that keeps symbolic links: CRIU's images name their parents by such.
+fn archive_to<Output: Write>(output: Output) -> tar::Builder<Output> {
+    let mut archive = tar::Builder::new(output);
+    archive.follow_symlinks(false);
+    archive
+}
+
+/// Adds the checkpoint in `dir` without the memory that was sent ahead, and ends the archive.
+fn append_rest<Output: Write>(archive: &mut tar::Builder<Output>, dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let (name, path) = (entry.file_name(), entry.path());
+        if is_sent_ahead(&name) {
+            continue;
+        }
+        match entry.file_type()?.is_dir() {
+            true => archive.append_dir_all(&name, path)?,
+            false => archive.append_path_with_name(path, &name)?,
+        }
+    }
+    archive.finish()
 }
 
 /// The other side of [`migrate`]: restores the container `name` from `input`, and answers to `output`. The caller must have one thread
@@ -250,5 +322,38 @@ fn await_go(input: &mut impl Read) -> anyhow::Result<()> {
         if byte == GO {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_ahead_and_the_rest_are_the_whole_checkpoint() {
+        let (there, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let saved = here.path();
+        for dir in ["pre-1", "criu"] {
+            fs::create_dir(saved.join(dir)).unwrap();
+            fs::write(saved.join(dir).join("pages-1.img"), dir).unwrap();
+        }
+        fs::write(saved.join("clock"), "clock").unwrap();
+        std::os::unix::fs::symlink("../pre-1", saved.join("criu/parent")).unwrap();
+        let mut archive = archive_to(Vec::new());
+        archive.append_dir_all("pre-1", saved.join("pre-1")).unwrap();
+        append_rest(&mut archive, saved).unwrap();
+        let sent = archive.into_inner().unwrap();
+        let received = there.path().join("checkpoint");
+        tar::Archive::new(&sent[..]).unpack(&received).unwrap();
+        let read = |file: &str| fs::read_to_string(received.join(file)).unwrap();
+        assert_eq!(read("clock"), "clock");
+        assert_eq!(read("criu/pages-1.img"), "criu");
+        assert_eq!(read("criu/parent/pages-1.img"), "pre-1");
+        assert_eq!(fs::read_link(received.join("criu/parent")).unwrap(), Path::new("../pre-1"));
+        // Each once.
+        let mut again = tar::Archive::new(&sent[..]);
+        let entries = again.entries().unwrap();
+        let names = entries.map(|entry| entry.unwrap().path().unwrap().into_owned());
+        assert_eq!(names.filter(|name| name.starts_with("pre-1")).count(), 2);
     }
 }

@@ -295,8 +295,9 @@ impl<'a> Plan<'a> {
         Ok(monitor)
     }
 
-    /// Makes the clock, which stands still, that of this host.
+    /// Makes the clock, which stands still, that of this host, with the error that it had.
     pub fn rebase(&self, container: &Container) -> anyhow::Result<()> {
+        self.whole.put_error_beside(&container.clock_path())?;
         container.clock()?.rebase(self.whole.difference_of_hosts()?);
         Ok(())
     }
@@ -305,7 +306,7 @@ impl<'a> Plan<'a> {
     pub fn set_wall(&self, container: &Container) -> anyhow::Result<()> {
         if self.options.wall == WallPolicy::Host {
             let passed = HostNow::read()?.wall.as_nanos() - self.whole.checkpoint.host_wall_ns;
-            container.clock()?.step(Span(saturate(passed)))?;
+            container.clock()?.step_with_truth(Span(saturate(passed)))?;
         }
         Ok(())
     }
@@ -402,8 +403,7 @@ impl<'a> Plan<'a> {
         }
         group.thaw();
         for (process, restored) in &stopped {
-            let own = process.capabilities.map(|entry| entry.sets());
-            restored.adopt(monitor, space, &process.cpu_times(), rate, own)?;
+            restored.adopt(monitor, space, rate, &process.saved())?;
         }
         group.begin_freeze()?;
         drop(stopped);

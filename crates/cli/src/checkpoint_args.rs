@@ -41,6 +41,11 @@ pub struct MigrateArgs {
     /// Wall clock: keep, it goes on where it stood; host, it moves forward as the host's did meanwhile
     #[arg(long, value_name = "keep|host", default_value = "keep", hide_possible_values = true)]
     pub wall: WallArg,
+    /// Send the memory while the programs run; they stand still for the rest only
+    ///
+    /// The kernel has to mark the memory that programs write ('lorentz doctor': memory-tracking).
+    #[arg(long)]
+    pub pre_copy: bool,
     /// Command in place of ssh, with its options
     #[arg(long, value_name = "COMMAND", default_value = "ssh")]
     pub ssh: String,

@@ -295,7 +295,7 @@ fn the_version_names_what_must_agree() {
     let short = place.lorentz("-V").out;
     assert_eq!(short, format!("lorentz {}\n", env!("CARGO_PKG_VERSION")));
     let long = place.lorentz("--version").out;
-    let labels = ["commit", "page layout", "shim image"];
+    let labels = ["commit", "page layout", "shim layout", "shim image"];
     let lines: Vec<&str> = long.strip_prefix(&short).unwrap().lines().collect();
     assert_eq!(lines.len(), labels.len(), "{long}");
     for (line, label) in lines.iter().zip(labels) {

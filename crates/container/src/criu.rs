@@ -1,5 +1,7 @@
 //! CRIU, which checkpoints and restores processes: where it is, and its version.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -20,6 +22,28 @@ pub struct Criu {
     pub path: PathBuf,
     /// Its version, as `criu --version` says.
     pub version: String,
+}
+
+/// Checks whether the kernel marks the memory that processes write (soft-dirty pages), without which CRIU cannot save it while they
+/// run.
+///
+/// # Errors
+///
+/// One line says that it does not.
+pub fn check_memory_tracking() -> Result<(), String> {
+    const PAGE_LEN: u64 = 4096;
+    const ENTRY_LEN: u64 = 8;
+    const SOFT_DIRTY: u64 = 1 << 55;
+    let written = Box::new(1_u64);
+    let page = &raw const *written as u64 / PAGE_LEN;
+    let mut entry = [0; ENTRY_LEN as usize];
+    let pagemap = File::open("/proc/self/pagemap");
+    let read = pagemap.and_then(|pagemap| pagemap.read_exact_at(&mut entry, page * ENTRY_LEN));
+    read.map_err(|error| format!("/proc/self/pagemap: {error}"))?;
+    match u64::from_ne_bytes(entry) & SOFT_DIRTY {
+        0 => Err("the kernel does not mark the memory that programs write".into()),
+        _ => Ok(()),
+    }
 }
 
 /// Finds CRIU, and asks it for its version.

@@ -174,6 +174,13 @@ const PROBES: &[Probe] = &[
         look: || crate::criu::find().map(|criu| format!("{} ({})", criu.version, criu.path.display())),
     },
     Probe {
+        name: "memory-tracking",
+        purpose: "lorentz migrate --pre-copy",
+        needed: false,
+        how_to_get: "a kernel with CONFIG_MEM_SOFT_DIRTY, as Debian's",
+        look: || crate::criu::check_memory_tracking().map(|()| "the kernel marks the memory that programs write".into()),
+    },
+    Probe {
         name: "epoll-pwait2",
         purpose: "waits of nanosecond precision",
         needed: false,

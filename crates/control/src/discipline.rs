@@ -25,7 +25,7 @@ mod tests;
 
 pub(crate) use line::ErrorLine;
 
-pub use apply::ClockErrorChange;
+pub use apply::{ClockErrorChange, FILE as ERROR_FILE};
 pub use history::ErrorHistory;
 pub use kernel::{Discipline, LeapSecond};
 pub use reading::ErrorReading;

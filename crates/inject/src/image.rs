@@ -4,8 +4,9 @@ use crate::{limits, Error, Result};
 use lorentz_shim::layout::{IMAGE, IMAGE_LEN};
 use nix::sys::memfd::{memfd_create, MFdFlags};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
 static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/image.elf"));
 
@@ -48,13 +49,48 @@ pub const FLAGS: u64 = IMAGE as u64 + 48;
 /// end the program.
 pub const CAN_BE_ADOPTED: u8 = 1;
 
-/// Returns the address behind the call of the first gate of `lorentz_shim::gate`. A thread that the kernel has interrupted there has the
-/// call's result in RAX, and in R13 the address of the mark.
-pub fn gate_done() -> Option<u64> {
+/// The shim of a process, as far as its checkpoint depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shim {
+    /// Checksum, of 24 bits, of the source text on which processes with the image and the programs outside must agree: the clock's
+    /// file, the shim's data, the requests to the monitor. This build can supervise a process with the image of another one that has
+    /// the same layout.
+    pub layout: u32,
+    /// Address behind the call of the first gate of `lorentz_shim::gate`. A thread that the kernel has interrupted there has the
+    /// call's result in RAX, and in R13 the address of the mark.
+    pub gate_done: Option<u64>,
+}
+
+impl Shim {
+    /// The one of this build.
+    pub fn own() -> Shim {
+        Shim::in_image(BYTES)
+    }
+
+    fn in_image(image: &[u8]) -> Shim {
+        let at = (FLAGS - IMAGE as u64) as usize;
+        let flags = image.get(at..at + 4).and_then(|flags| flags.try_into().ok());
+        Shim { layout: flags.map_or(0, u32::from_le_bytes) >> 8, gate_done: gate_done(image) }
+    }
+
+    /// The one of process `pid`, which may be of another build. The process must have one.
+    ///
+    /// # Errors
+    ///
+    /// The process has ended, or may not be read.
+    pub fn of(pid: u32) -> io::Result<Shim> {
+        let memory = File::open(format!("/proc/{pid}/mem"))?;
+        let mut bytes = vec![0; IMAGE_LEN];
+        let len = memory.read_at(&mut bytes, IMAGE as u64)?;
+        Ok(Shim::in_image(&bytes[..len]))
+    }
+}
+
+fn gate_done(image: &[u8]) -> Option<u64> {
     // syscall; mov r12, rax; mov rax, [r13]
     const CODE: [u8; 9] = [0x0f, 0x05, 0x49, 0x89, 0xc4, 0x49, 0x8b, 0x45, 0x00];
     const SYSCALL_LEN: usize = 2;
-    let at = BYTES.windows(CODE.len()).position(|code| code == CODE)?;
+    let at = image.windows(CODE.len()).position(|code| code == CODE)?;
     Some((IMAGE + at + SYSCALL_LEN) as u64)
 }
 
@@ -107,10 +143,18 @@ mod tests {
 
     #[test]
     fn the_gate_is_in_the_image_once() {
-        let at = gate_done().expect("the gate") as usize - IMAGE;
+        let at = Shim::own().gate_done.expect("the gate") as usize - IMAGE;
         assert_eq!(BYTES[at - 2..at], [0x0f, 0x05]);
         let again = BYTES[at..].windows(5).filter(|code| *code == [0x49, 0x89, 0xc4, 0x49, 0x8b]);
         assert_eq!(again.count(), 1);
+    }
+
+    #[test]
+    fn an_image_names_its_layout() {
+        assert_ne!(Shim::own().layout, 0);
+        let other = Shim::in_image(&[&[0; 48][..], &[1, 3, 2, 1], &[0; 100]].concat());
+        assert_eq!(other, Shim { layout: 0x01_02_03, gate_done: None });
+        assert_eq!(Shim::in_image(&[]), Shim { layout: 0, gate_done: None });
     }
 
     #[test]

@@ -15,7 +15,6 @@
 use crate::attach::{map_scratch, sock_fprog, StoppedProcess, SCRATCH};
 use crate::borrowed_thread::BorrowedThread;
 use crate::capabilities::Capabilities;
-use crate::image;
 use crate::launch::duplicate_fd;
 use crate::monitor::ExecMonitor;
 use crate::namespace::own_time_offsets;
@@ -25,7 +24,7 @@ use lorentz_clock::{file, PidNamespace, ProcessId, Rate, Registry};
 use lorentz_shim::filter::{flag, Program, ASK_MONITOR, SET_MODE_FILTER};
 use lorentz_shim::gate::RETRY;
 use lorentz_shim::layout::{
-    space_address, time_offset_addresses, CpuAnchor, CLOCK, CPU_ANCHORS, FORK_DATA, IMAGE, REGISTRY,
+    space_address, time_offset_addresses, CpuAnchor, CLOCK, FORK_DATA, IMAGE, REGISTRY,
 };
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
@@ -66,6 +65,16 @@ impl CpuTimes {
     }
 }
 
+/// A process as it was when it was saved.
+pub struct SavedProcess {
+    /// The CPU time that it had used.
+    pub used: CpuTimes,
+    /// The capabilities of its first thread, if the images lend it others.
+    pub own: Option<Capabilities>,
+    /// [`crate::Shim::gate_done`].
+    pub gate_done: Option<u64>,
+}
+
 /// A restored process, stopped. It goes on when this value is dropped.
 pub struct RestoredProcess(StoppedProcess);
 
@@ -84,9 +93,8 @@ impl RestoredProcess {
         Ok(RestoredProcess(stopped))
     }
 
-    /// Makes `monitor` supervise the process, which is in namespace `space` of the registry, and its CPU clocks go on from `used`.
-    /// `rate` is that of the monitor's clock. The process's control group is thawed. Its first thread keeps the capabilities `own`,
-    /// if it was lent others.
+    /// Makes `monitor` supervise the process, which is in namespace `space` of the registry and was `saved` so. `rate` is that of the
+    /// monitor's clock. The process's control group is thawed.
     ///
     /// # Errors
     ///
@@ -95,17 +103,19 @@ impl RestoredProcess {
         &self,
         monitor: &mut ExecMonitor,
         space: PidNamespace,
-        used: &CpuTimes,
         rate: Rate,
-        own: Option<Capabilities>,
+        saved: &SavedProcess,
     ) -> Result<()> {
         let refused = |error: io::Error| Error::Refused(format!("process {}: {error}", self.0.pid));
         self.tell_where_it_is(space).map_err(refused)?;
         for thread in &self.0.threads {
-            repeat_wait(*thread).map_err(refused)?;
+            repeat_wait(*thread, saved.gate_done).map_err(refused)?;
         }
-        let listener = self.bring_back(monitor, own).map_err(refused)?;
-        self.continue_cpu_clocks(used, rate).map_err(refused)?;
+        let listener = self.bring_back(monitor, saved.own).map_err(refused)?;
+        if monitor.policy().trap_tsc {
+            self.trap_tsc().map_err(refused)?;
+        }
+        self.continue_cpu_clocks(&saved.used, rate).map_err(refused)?;
         monitor.add_listener(listener);
         Ok(())
     }
@@ -134,6 +144,15 @@ impl RestoredProcess {
         }
         borrowed.must(libc::SYS_munmap, [scratch, SCRATCH, 0, 0, 0, 0])?;
         Ok(listener)
+    }
+
+    /// Makes rdtsc fault in each thread again. CRIU does not save that it did.
+    fn trap_tsc(&self) -> io::Result<()> {
+        const TRAP: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_SIGSEGV as u64, 0, 0, 0, 0];
+        for thread in &self.0.threads {
+            BorrowedThread::at(*thread, IMAGE as u64)?.must(libc::SYS_prctl, TRAP)?;
+        }
+        Ok(())
     }
 
     /// Installs the filter of an adopted process in all threads, and returns its listener.
@@ -178,10 +197,8 @@ impl RestoredProcess {
 
     /// The place of a thread's anchor, or the first free one, in the order in which the shim looks.
     fn anchor_of(&self, thread: u32) -> io::Result<Option<usize>> {
-        const TRIES: usize = 8;
-        let places = (0..TRIES).map(|i| 1 + (thread as usize + i) % (CPU_ANCHORS - 1));
         let mut free = None;
-        for place in places {
+        for place in CpuAnchor::places(thread) {
             let mut owner = [0; 4];
             self.0.threads[0].read(CpuAnchor::address(place) as u64, &mut owner)?;
             match u32::from_ne_bytes(owner) {
@@ -200,11 +217,11 @@ pub fn adopted_filter() -> Vec<u8> {
 }
 
 /// Makes a thread that CRIU has broken off in a wait look at the clock anew. The clock-change signal does the same where it is not
-/// blocked at that moment.
-fn repeat_wait(thread: TracedThread) -> io::Result<()> {
+/// blocked at that moment. `gate_done` is [`crate::Shim::gate_done`].
+fn repeat_wait(thread: TracedThread, gate_done: Option<u64>) -> io::Result<()> {
     const EINTR: i64 = -(libc::EINTR as i64);
     let mut regs = thread.registers()?;
-    if image::gate_done() != Some(regs.rip) || regs.rax as i64 != EINTR {
+    if gate_done != Some(regs.rip) || regs.rax as i64 != EINTR {
         return Ok(());
     }
     let mut mark = [0; 8];

@@ -4,7 +4,7 @@
 //! time used since the last look at the rate that was in force at that look; the figure never goes back.
 
 use crate::clocks;
-use crate::layout::{clock, fork_data, registry, CpuAnchor, CPU_ANCHORS};
+use crate::layout::{clock, fork_data, registry, CpuAnchor};
 use crate::sys::{self, gettid, has_ended, ClockId};
 use core::sync::atomic::compiler_fence;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -88,10 +88,7 @@ fn scaled(real: Span, rate: Rate) -> Span {
 
 /// The anchor of a thread, taken from a thread that has ended where none is free. None where there is no room.
 fn anchor_of(thread: u32) -> Option<&'static CpuAnchor> {
-    let places = || {
-        let first = thread as usize;
-        (0..CPU_ANCHORS - 1).map(move |i| &fork_data().anchors[1 + (first + i) % (CPU_ANCHORS - 1)])
-    };
+    let places = || CpuAnchor::places(thread).map(|place| &fork_data().anchors[place]);
     if let Some(own) = places().find(|entry| entry.thread.load(Relaxed) == thread) {
         return Some(own);
     }

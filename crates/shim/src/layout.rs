@@ -310,6 +310,12 @@ impl CpuAnchor {
         FORK_DATA + core::mem::offset_of!(ForkData, anchors) + place * CpuAnchor::LEN
     }
 
+    /// The places at which the entry of a thread may lie, in the order in which it is looked for. Place 0 is the process's.
+    pub fn places(thread: u32) -> impl Iterator<Item = usize> {
+        let first = thread as usize;
+        (0..CPU_ANCHORS - 1).map(move |i| 1 + (first + i) % (CPU_ANCHORS - 1))
+    }
+
     /// Returns an entry as a process outside writes it, for a thread whose kernel CPU clock shows less by `lost` nanoseconds than it
     /// did when `before` was written. `rate` is the clock's, as a fraction.
     pub fn continued(before: &[u8; 40], thread: u32, lost: i64, rate: (u64, u64)) -> [u8; 40] {

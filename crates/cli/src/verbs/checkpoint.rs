@@ -48,6 +48,7 @@ pub fn migrate(args: &MigrateArgs) -> anyhow::Result<i32> {
         lorentz: &args.remote_lorentz,
         name: args.name.as_deref(),
         wall: policy(args.wall),
+        pre_copy: args.pre_copy,
     };
     checkpoint::migrate(&found, &options)?;
     Ok(0)

@@ -6,7 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lorentz_clock::{Pace, Rate, RealInstant, Snapshot, Span, MAX_SETTABLE_SECS, NANOS_PER_SEC};
+use lorentz_clock::{
+    Pace, Rate, RealInstant, Snapshot, Span, WallTime, MAX_SETTABLE_SECS, NANOS_PER_SEC,
+};
 use lorentz_syscalls::{Errno, Timex};
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +22,9 @@ use crate::lock::ClockLock;
 use crate::notifier::{ChangeCounts, Moved};
 use crate::Clock;
 
-/// The file beside the clock's. A clock that has never erred has none.
-const FILE: &str = "discipline.json";
+/// The file beside the clock's. A clock that has never erred has none. All that it says is told in virtual time, so it also holds after
+/// a restore, at any host.
+pub const FILE: &str = "discipline.json";
 /// Changes of the clock that are published ahead.
 const CHANGES_AHEAD: usize = 8;
 /// After so long a monitor looks again at a clock that another process was changing.
@@ -357,6 +360,23 @@ impl Clock {
     /// As [`crate::ClockChange::Step`] at once, of a clock with an error.
     pub(crate) fn step_with_error(&self, by: Span) -> io::Result<ChangeCounts> {
         Ok(self.publish_error(|state| state.step(i128::from(by.0)))?.1)
+    }
+
+    /// Moves the wall clock, and true wall time with it: the clock's error stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Clock::change`].
+    pub fn step_with_truth(&self, by: Span) -> io::Result<ChangeCounts> {
+        let counts = if self.has_error() {
+            let _lock = ClockLock::take(self.path())?;
+            self.publish_error(|state| state.step_with_truth(i128::from(by.0)))?.1
+        } else {
+            self.step(by)?
+        };
+        let true_wall = self.page().true_wall().as_nanos() + i128::from(by.0);
+        self.page().set_true_wall(WallTime::from_nanos(true_wall));
+        Ok(counts)
     }
 
     /// Gives a new clock its error from the start.

@@ -271,6 +271,12 @@ impl ErrorState {
         self.kernel.clear();
     }
 
+    /// The wall clock and true wall time have gone on, as over a suspend, which leaves the discipline alone.
+    pub fn step_with_truth(&mut self, by: i128) {
+        self.wall += by;
+        self.true_wall += by;
+    }
+
     /// Carries adjtimex(2) out: `timex` becomes the answer. Returns the state of the clock.
     pub fn adjust(&mut self, timex: &mut Timex) -> i64 {
         if let Some(by) = step_of(timex) {
@@ -295,8 +301,7 @@ impl ErrorState {
     /// The clock's machine has been suspended: CLOCK_BOOTTIME, the wall clock and true wall time have gone on.
     pub fn suspend(&mut self, by: Span) {
         self.boot = self.boot.saturating_add(by.0);
-        self.wall += i128::from(by.0);
-        self.true_wall += i128::from(by.0);
+        self.step_with_truth(i128::from(by.0));
     }
 
     /// Takes note of CLOCK_BOOTTIME's offset in force: a suspend may not have been published.
