@@ -175,7 +175,7 @@ def test_changes_to_come_are_drawn_and_dragged(server: Server):
 
 
 def test_changes_of_clocks_to_come_are_drawn_and_dragged(server: Server):
-    """In rounds, where each node has a clock. The file of the network has one, the form adds one."""
+    """In rounds each node has a clock. The network's file has one change, the form adds one."""
     clock = "schedule:\n  - {at: 1000s, clock: b, bump: +90s}\n"
     with Lab("rounds: true\n" + clock + pair("delay: 5ms")) as lab:
         seen = visit("clock-schedule.mjs", server.line, lab.name)
@@ -184,7 +184,7 @@ def test_changes_of_clocks_to_come_are_drawn_and_dragged(server: Server):
     assert seen["command"] == f"lorentz schedule add '{added}' --network {lab.name}"
     assert "clock of b: bump +90s" in seen["drawn"]
     assert seen["findings"] == [] and seen["complaints"] == []
-    assert left == [{"at": "1281s", "clock": "a", "drift": "+100ppm"}]
+    assert left == [{"at": "21m21s", "clock": "a", "drift": "+100ppm"}]
 
 
 def test_a_node_in_rounds_gets_a_tdf_of_its_own(server: Server):
