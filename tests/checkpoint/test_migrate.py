@@ -115,7 +115,7 @@ def test_a_container_goes_on_at_the_other_host(other, way, tmp_path):
         assert inside.finish() == 137
         assert lorentz.shown(inside.name) is None
         assert other.log.read_text().split()[0] == "user@other"
-        wait_for_lines(tmp_path, len(counts(tmp_path)) + 20)
+        wait_for_lines(tmp_path, len(counts(tmp_path)) + 8)
         lines = counts(tmp_path)
         assert [n for n, _, _ in lines] == list(range(1, len(lines) + 1))
         steps = [(b[1] - a[1], b[2] - a[2]) for a, b in zip(lines, lines[1:], strict=False)]

@@ -31,8 +31,9 @@ pub fn copy_ahead(
     save: impl Fn(&Path, Option<&str>) -> anyhow::Result<()>,
     mut send: impl FnMut(&str, &Path) -> anyhow::Result<()>,
 ) -> anyhow::Result<String> {
-    let (mut parent, mut before) = (None, u64::MAX);
-    for round in 1.. {
+    let (mut parent, mut before, mut round) = (None, u64::MAX, 0);
+    loop {
+        round += 1;
         let name = format!("{ROUND}{round}");
         let dir = unfinished.make_dir(&name)?;
         save(&dir, parent.as_deref())?;
@@ -43,7 +44,6 @@ pub fn copy_ahead(
         }
         (parent, before) = (Some(last), saved);
     }
-    unreachable!("it returns in the last round")
 }
 
 /// Whether a directory of a checkpoint is of a round.

@@ -96,3 +96,15 @@ export async function findings(page, shown) {
     return `${shown}: ${found.id}: ${places.join(" ")}`;
   });
 }
+
+/** Drags a mark of a strip of virtual time to the middle of its track, in two moves as a hand does. */
+export async function dragToMiddle(page, track, mark) {
+  const box = await track.boundingBox();
+  const middle = box.x + box.width / 2;
+  const height = box.y + box.height / 2;
+  await mark.hover();
+  await page.mouse.down();
+  await page.mouse.move(middle + 40, height);
+  await page.mouse.move(middle, height);
+  await page.mouse.up();
+}

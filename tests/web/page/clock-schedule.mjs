@@ -2,7 +2,7 @@
 // Prints what was seen as one line of JSON.
 // node clock-schedule.mjs ADDRESS NETWORK
 
-import { findings, open, show } from "./browser.mjs";
+import { dragToMiddle, findings, open, show } from "./browser.mjs";
 
 const [address, network] = process.argv.slice(2);
 const browser = await open();
@@ -34,21 +34,12 @@ await show("clock-schedule", browser, seen, async () => {
     await page.screenshot({
       path: `${process.env.SCREENSHOTS}/clock-schedule-form.png`,
     });
-  await dialog
-    .getByRole("button", { name: "Add change", exact: true })
-    .click();
+  await dialog.getByRole("button", { name: "Add change", exact: true }).click();
   await dialog.waitFor({ state: "detached" });
   await mark(2000).waitFor();
 
-  // A drag to the middle of the strip, whose end is at 2560 s.
-  const track = await strip.locator(".track").boundingBox();
-  await mark(2000).hover();
-  await page.mouse.down();
-  const middle = track.x + track.width / 2;
-  const height = track.y + track.height / 2;
-  await page.mouse.move(middle + 40, height);
-  await page.mouse.move(middle, height);
-  await page.mouse.up();
+  // The strip's end is at 2560 s.
+  await dragToMiddle(page, strip.locator(".track"), mark(2000));
   await mark(1280).waitFor();
   await mark(1280).press("ArrowRight");
   await mark(1281).waitFor();

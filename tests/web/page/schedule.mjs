@@ -2,7 +2,7 @@
 // Prints what was seen as one line of JSON.
 // node schedule.mjs ADDRESS NETWORK
 
-import { findings, open, show } from "./browser.mjs";
+import { dragToMiddle, findings, open, show } from "./browser.mjs";
 
 const [address, network] = process.argv.slice(2);
 const browser = await open();
@@ -47,31 +47,20 @@ await show("schedule", browser, seen, async () => {
     .innerText();
   await shot("form");
   await dialog.getByLabel("at", { exact: true }).fill("1ns");
-  await dialog
-    .getByRole("button", { name: "Add change", exact: true })
-    .click();
+  await dialog.getByRole("button", { name: "Add change", exact: true }).click();
   seen.refused = await dialog.getByRole("alert").innerText();
   await dialog.getByLabel("at", { exact: true }).fill("2000s");
   await dialog.getByLabel("change", { exact: true }).selectOption("set");
   await dialog.getByLabel("delay", { exact: true }).fill("80ms");
   await dialog.getByLabel("both ways").check();
-  await dialog
-    .getByRole("button", { name: "Add change", exact: true })
-    .click();
+  await dialog.getByRole("button", { name: "Add change", exact: true }).click();
   await dialog.waitFor({ state: "detached" });
   await mark(2000).waitFor();
   await strip.getByText("next in").waitFor();
   await shot("strip");
 
-  // A drag to the middle of the strip, whose end is at 2560 s.
-  const track = await strip.locator(".track").boundingBox();
-  await mark(2000).hover();
-  await page.mouse.down();
-  const middle = track.x + track.width / 2;
-  const height = track.y + track.height / 2;
-  await page.mouse.move(middle + 40, height);
-  await page.mouse.move(middle, height);
-  await page.mouse.up();
+  // The strip's end is at 2560 s.
+  await dragToMiddle(page, strip.locator(".track"), mark(2000));
   await mark(1280).waitFor();
   await mark(1280).press("ArrowRight");
   await mark(1281).waitFor();
