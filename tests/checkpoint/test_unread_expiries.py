@@ -42,3 +42,18 @@ def test_none_is_lost_over_a_checkpoint(rate, tmp_path):
     with Restored(directory, f"{inside.name}-again") as restored:
         check(restored)
         restored.wait_until_ended()
+
+
+@pytest.mark.parametrize(("taken", "left"), [(1, 0), (5, 3), (20, 2)])
+def test_those_that_were_taken_before_do_not_come_again(taken, left, tmp_path):
+    program = build.c("pitfalls/pending_series"), str(taken), str(left)
+    with Inside(*program, rate="1", stdin=True) as inside:
+        inside.line(ev="ready")
+        directory = save(inside, tmp_path / "saved")
+        inside.finish()
+    with Restored(directory, f"{inside.name}-again", stdin=True) as restored:
+        restored.process.stdin.write(b"\n")
+        restored.process.stdin.flush()
+        found = restored.line(ev="taken")
+        assert found["count"] == found["passed"]
+        restored.wait_until_ended()

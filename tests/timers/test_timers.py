@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from framework import build, oracle, waits
 from framework.catalogue import WAITS
-from framework.running import Inside
+from framework.running import Inside, Native, Running
 
 CASES = [case for case in WAITS if case.family == "timers"]
 RATES = ("1", "10", "1/10")
@@ -62,3 +62,38 @@ def test_a_childs_timers_are_its_own(rate):
         assert inside.line(ev="child")["fired"] == 0
         assert inside.line(ev="child")["left"] == 0
         assert inside.line(ev="parent")["fired"] == 2
+
+
+def take_the_rest(program: Running) -> None:
+    """Has `pending_series` take the signals that are left, and checks their number."""
+    program.process.stdin.write(b"\n")
+    program.process.stdin.flush()
+    found = program.line(ev="taken")
+    assert found["count"] == found["passed"]
+    program.succeed()
+
+
+#: Expiries of a series that the program has taken, and that are pending beyond one.
+SERIES = [(1, 0), (1, 1), (5, 3), (20, 2)]
+
+
+@pytest.mark.parametrize(("taken", "left"), SERIES)
+@pytest.mark.parametrize(
+    "change", ["dilate --rate 2", "dilate --rate 1/2", "freeze", "leap --by 1s"]
+)
+def test_a_pending_signal_stands_for_those_alone_that_were_not_taken(change, taken, left):
+    """Also after a change of the clock, at which each timer is set anew."""
+    program = build.c("pitfalls/pending_series"), str(taken), str(left)
+    with Inside(*program, rate="1", stdin=True) as inside:
+        inside.line(ev="ready")
+        inside.verb(*change.split())
+        if change == "freeze":
+            inside.verb("unfreeze")
+        take_the_rest(inside)
+
+
+@pytest.mark.parametrize(("taken", "left"), SERIES)
+def test_natively_it_does_so_too(taken, left):
+    with Native([build.c("pitfalls/pending_series"), str(taken), str(left)], stdin=True) as native:
+        native.line(ev="ready")
+        take_the_rest(native)

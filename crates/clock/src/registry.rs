@@ -311,6 +311,11 @@ impl Timer {
         self.set_clock(self.clock() | Timer::SIGNALLED_BEFORE);
     }
 
+    /// Whether [`Timer::note_signal_before`] has noted something.
+    pub fn is_signalled_before(&self) -> bool {
+        self.clock() & Timer::SIGNALLED_BEFORE != 0
+    }
+
     /// Returns what [`Timer::note_signal_before`] has noted, once.
     pub fn take_signal_before(&self) -> bool {
         let clock = self.clock();

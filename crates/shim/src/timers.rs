@@ -4,7 +4,7 @@
 //! now. The program's own setting stands in the registry; when the clock changes, a thread of the process sets the
 //! kernel's timer anew ([`rearm_all`]). The signals, overruns and read counts are the kernel's own.
 
-mod signals_before;
+mod own_signal;
 mod unread;
 
 use crate::clocks;
@@ -455,7 +455,7 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
             } else {
                 let is_posix = kernel.kind == TimerKind::Posix;
                 let told = match is_posix && timer.take_signal_before() && unreported > 0 {
-                    true => signals_before::take(timer.signal(), kernel.id),
+                    true => own_signal::take(timer.signal(), kernel.id),
                     false => 0,
                 };
                 arm(timer, kernel, setting, unreported.max(told));
@@ -518,7 +518,7 @@ fn take_back(
     (Some(later(upcoming, Span(-back.saturating_mul(upcoming.interval.0)))), unreported - back)
 }
 
-/// Expiries of a periodic timer that the program does not know of. `taken` are those that were taken from a descriptor.
+/// Expiries of a periodic timer that the program does not know of. `taken` are those that were taken from a descriptor or a signal.
 fn unreported(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) -> i64 {
     if upcoming.interval.0 == 0 {
         return 0;
@@ -528,13 +528,19 @@ fn unreported(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64
             *taken += unread::take(Fd::new(kernel.id as i32));
             *taken
         }
-        // A signal that is still pending stands for all since the timer was set, and for those it stood for then.
-        TimerKind::Posix if signal_waits(timer.signal()) => {
+        // A restored signal stands for all since the timer was set, at the checkpoint, and for those it stood for then.
+        TimerKind::Posix if timer.is_signalled_before() && signal_waits(timer.signal()) => {
             let look = clocks::snapshot();
             let gone = due(upcoming.deadline, &look).since(due(timer.setting().deadline, &look));
             timer.signalled_again() + gone.0 / upcoming.interval.0
         }
-        _ => 0,
+        TimerKind::Posix => {
+            if signal_waits(timer.signal()) {
+                *taken += own_signal::take(timer.signal(), kernel.id);
+            }
+            *taken
+        }
+        TimerKind::Interval => 0,
     }
 }
 

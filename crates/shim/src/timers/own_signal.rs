@@ -1,7 +1,7 @@
-//! Pending signals of timers from before their process came to the clock, by a restore or an attach.
+//! The pending signal of a POSIX timer. It alone tells how many expiries it stands for: the program may have taken others since the
+//! timer was set.
 //!
-//! CRIU queues a timer's signal as one that anybody has sent: it does not tell how many expiries it stands for, and setting the timer
-//! anew does not drop it. At an attach only the signal itself tells how many.
+//! CRIU queues a timer's signal as one that anybody has sent: that one tells of one expiry, and setting the timer anew does not drop it.
 
 use crate::sys::{self, sys, SigSet, Sysno, Timespec};
 
