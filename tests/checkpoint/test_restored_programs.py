@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from framework import build, checkpoints, lorentz, needs
 from framework.checkpoints import Restored, begun, save
+from framework.experiments import until
 from framework.oracle import HostNoise
 from framework.running import Inside
 
@@ -320,3 +321,24 @@ def test_an_established_connection_needs_the_option(tmp_path):
         assert "--tcp-established" in done.stderr
         seen = len(inside.lines(ev="line"))
         inside.wait_for(seen + 5, ev="line")
+
+
+def test_cron_that_skips_idle_time(tmp_path):
+    """Each hour's job runs once, before the checkpoint and after it."""
+    tabs, ran = tmp_path / "tabs", tmp_path / "ran"
+    tabs.mkdir()
+    (tabs / "root").write_text(f"0 * * * * date +\\%s >>{ran}\n")
+
+    def hours() -> list[int]:
+        return [round(int(line) / 3600) for line in ran.read_text().split()] if ran.exists() else []
+
+    cron = (needs.tool("busybox"), "crond", "-f", "-c", str(tabs), "-L", str(tmp_path / "log"))
+    with Inside(*cron, at="2027-01-01", options=["--skip-idle"]) as inside:
+        until(lambda: len(hours()) > 20, "twenty hours")
+        directory = save(inside, tmp_path / "saved")
+        inside.finish()
+    before = len(hours())
+    with Restored(directory, name()):
+        until(lambda: len(hours()) > before + 20, "twenty more")
+        seen = hours()
+    assert seen == list(range(seen[0], seen[0] + len(seen)))
