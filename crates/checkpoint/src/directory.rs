@@ -386,9 +386,13 @@ impl Whole {
         fs::read(self.dir.join(CLOCK))
     }
 
-    /// Copies the clock's error to a new clock.
+    /// Copies the clock's error to a new clock, if it has had one.
     pub fn put_error_beside(&self, clock: &Path) -> io::Result<()> {
-        copy_if_there(&self.dir.join(ERROR_FILE), &clock.with_file_name(ERROR_FILE))
+        // Other files in the directory were not checked.
+        if self.checkpoint.files.contains_key(ERROR_FILE) {
+            fs::copy(self.dir.join(ERROR_FILE), clock.with_file_name(ERROR_FILE))?;
+        }
+        Ok(())
     }
 
     /// Checks whether this build of Lorentz can restore it: the same, or another with the same layout.

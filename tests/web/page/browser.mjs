@@ -97,14 +97,20 @@ export async function findings(page, shown) {
   });
 }
 
-/** Drags a mark of a strip of virtual time to the middle of its track, in two moves as a hand does. */
-export async function dragToMiddle(page, track, mark) {
-  const box = await track.boundingBox();
-  const middle = box.x + box.width / 2;
-  const height = box.y + box.height / 2;
-  await mark.hover();
-  await page.mouse.down();
-  await page.mouse.move(middle + 40, height);
-  await page.mouse.move(middle, height);
-  await page.mouse.up();
+/** The strip of a network's changes to come, the mark of the change at so many seconds, and a drag of a mark to the middle. */
+export function scheduleOf(page) {
+  const strip = page.getByRole("region", { name: "Schedule, virtual time" });
+  const mark = (at) => strip.getByRole("button", { name: `At ${at} s: ` });
+  // In two moves, as a hand does.
+  const dragToMiddle = async (held) => {
+    const box = await strip.locator(".track").boundingBox();
+    const middle = box.x + box.width / 2;
+    const height = box.y + box.height / 2;
+    await held.hover();
+    await page.mouse.down();
+    await page.mouse.move(middle + 40, height);
+    await page.mouse.move(middle, height);
+    await page.mouse.up();
+  };
+  return { strip, mark, dragToMiddle };
 }

@@ -2,16 +2,15 @@
 // Prints what was seen as one line of JSON.
 // node clock-schedule.mjs ADDRESS NETWORK
 
-import { dragToMiddle, findings, open, show } from "./browser.mjs";
+import { findings, open, scheduleOf, show } from "./browser.mjs";
 
 const [address, network] = process.argv.slice(2);
 const browser = await open();
 const { page } = browser;
 const seen = { findings: [] };
 
-const strip = page.getByRole("region", { name: "Schedule, virtual time" });
+const { strip, mark, dragToMiddle } = scheduleOf(page);
 const dialog = page.getByRole("dialog");
-const mark = (at) => strip.getByRole("button", { name: `At ${at} s: ` });
 
 await show("clock-schedule", browser, seen, async () => {
   await page.goto(address);
@@ -39,7 +38,7 @@ await show("clock-schedule", browser, seen, async () => {
   await mark(2000).waitFor();
 
   // The strip's end is at 2560 s.
-  await dragToMiddle(page, strip.locator(".track"), mark(2000));
+  await dragToMiddle(mark(2000));
   await mark(1280).waitFor();
   await mark(1280).press("ArrowRight");
   await mark(1281).waitFor();

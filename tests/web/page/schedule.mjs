@@ -2,16 +2,15 @@
 // Prints what was seen as one line of JSON.
 // node schedule.mjs ADDRESS NETWORK
 
-import { dragToMiddle, findings, open, show } from "./browser.mjs";
+import { findings, open, scheduleOf, show } from "./browser.mjs";
 
 const [address, network] = process.argv.slice(2);
 const browser = await open();
 const { page } = browser;
 const seen = { findings: [] };
 
-const strip = page.getByRole("region", { name: "Schedule, virtual time" });
+const { strip, mark, dragToMiddle } = scheduleOf(page);
 const dialog = page.getByRole("dialog");
-const mark = (at) => strip.getByRole("button", { name: `At ${at} s: ` });
 const shot = async (name) => {
   seen.findings.push(...(await findings(page, name)));
   if (process.env.SCREENSHOTS)
@@ -60,7 +59,7 @@ await show("schedule", browser, seen, async () => {
   await shot("strip");
 
   // The strip's end is at 2560 s.
-  await dragToMiddle(page, strip.locator(".track"), mark(2000));
+  await dragToMiddle(mark(2000));
   await mark(1280).waitFor();
   await mark(1280).press("ArrowRight");
   await mark(1281).waitFor();
