@@ -261,6 +261,18 @@ class Capture:
         self.lab.wait_until(enough, f"{count} datagrams")
         return found
 
+    def round_trips(self, count: int) -> list[int]:
+        """From each of `count` echo requests to its reply, in virtual ns."""
+
+        def echoes(kind: int) -> dict[bytes, int]:
+            found = [f for f in self.frames() if (f.data[12:14], f.data[23]) == (b"\x08\0", 1)]
+            return {f.data[38:42]: f.at for f in found if f.data[34] == kind}
+
+        self.lab.wait_until(lambda: len(echoes(0)) == count, f"{count} replies")
+        requests, replies = echoes(8), echoes(0)
+        assert len(requests) == count
+        return [replies[which] - sent for which, sent in requests.items()]
+
 
 def parse(data: bytes) -> list[Frame]:
     """Returns the frames of a pcapng file, whose blocks must be complete except the last."""

@@ -56,19 +56,6 @@ def ping(lab: Lab, to: str, wanted: int, count: int) -> list[int]:
     return [int(line) for line in lab.run("a", "python3", "-c", PING, to, wanted, count).split()]
 
 
-def round_trips(capture: Capture, count: int) -> list[int]:
-    """From each echo request on the wire to its reply, in virtual ns."""
-
-    def echoes(kind: int) -> dict[bytes, int]:
-        found = [f for f in capture.frames() if (f.data[12:14], f.data[23]) == (b"\x08\0", 1)]
-        return {f.data[38:42]: f.at for f in found if f.data[34] == kind}
-
-    capture.lab.wait_until(lambda: len(echoes(0)) == count, f"{count} replies")
-    requests, replies = echoes(8), echoes(0)
-    assert len(requests) == count
-    return [replies[which] - sent for which, sent in requests.items()]
-
-
 @pytest.mark.parametrize(
     ("text", "to", "wanted"),
     [
@@ -88,7 +75,7 @@ def test_round_trips_on_the_wire_are_exact_to_the_nanosecond(text, to, wanted, t
         lab.ping("a", to, 1)
         capture = Capture(lab, "a:eth0")
         lab.ping("a", to, 5, 0.02)
-        times, late = round_trips(capture, 5), lab.status()["lateness"]
+        times, late = capture.round_trips(5), lab.status()["lateness"]
     assert times == [wanted] * 5
     # The emulator delivers frames while all clocks stand at exactly that instant.
     assert late["count"] >= 12 and late["max_ns"] == 0
@@ -102,7 +89,7 @@ def test_a_router_forwards_at_once_where_rounds_are_long():
         lab.ping("a", "10.0.1.2", 1)
         capture = Capture(lab, "a:eth0")
         lab.ping("a", "10.0.1.2", 20, 0.1)
-        times = round_trips(capture, 20)
+        times = capture.round_trips(20)
     assert times == [25 * MS] * 20
 
 
@@ -166,7 +153,7 @@ def test_a_change_of_a_link_comes_between_rounds():
         lab.set("a:eth0", "--delay", "3ms", "--both")
         capture = Capture(lab, "a:eth0")
         lab.ping("a", "10.0.0.2", 3, 0.02)
-        assert round_trips(capture, 3) == [6 * MS] * 3
+        assert capture.round_trips(3) == [6 * MS] * 3
         for flags in (["--delay", "0"], ["--reorder", "1%"], ["--jitter", "3ms"]):
             done = lorentz.call("link", "set", "a:eth0", *flags, "--network", lab.name)
             assert done.returncode == 2 and "in rounds" in done.stderr, done

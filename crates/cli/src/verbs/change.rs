@@ -25,9 +25,8 @@ pub fn dilate(args: &Dilate) -> anyhow::Result<i32> {
 
 /// Says that a process which was named by its id is not the only one on its clock.
 fn tell_of_others(container: &Container, named: &str) {
-    let (Ok(pid), Ok(mut processes)) = (named.parse::<u32>(), container.processes()) else {
-        return;
-    };
+    let Ok(pid) = named.parse::<u32>() else { return };
+    let Ok(mut processes) = container.processes() else { return };
     processes.retain(|process| !process.has_ended());
     if processes.iter().any(|process| process.pid == pid) && processes.len() > 1 {
         let (others, name) = (processes.len() - 1, container.name());
