@@ -12,8 +12,9 @@
  *     {"ev":"end","actions":1000,"waits":500,"interrupted":20,"jumps":3,"children":9}
  *
  * It ends when its stdin is closed: status 0, or 1 where there was a finding. What is checked:
- * no clock goes back, for any thread or process; no wait or timer is early; EINTR only where a
- * handler ran, or where the kernel too knows no other end; children, threads and files are as natively.
+ * no clock goes back, for any thread or process; no wait or timer is early; a periodic timer tells
+ * of each expiry once; EINTR only where a handler ran, or where the kernel too knows no
+ * other end; children, threads and files are as natively.
  *
  * storm child CODE AFTER_NS STEPS: a child by exec, with threads; time has not gone back since AFTER_NS.
  */
@@ -54,6 +55,64 @@ static void some_timer(void)
 		lt_sleep(ns / 2);
 	}
 	timer_delete(timer);
+}
+
+/* Waits until expiries of this thread's series have come, by its descriptor or, without one, by its signal. Returns how many. */
+static lt_ns taken(int fd)
+{
+	uint64_t several;
+	siginfo_t info;
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SERIES);
+	while ((fd < 0 ? sigwaitinfo(&set, &info) : read(fd, &several, sizeof several)) < 0)
+		LT_CHECK(errno == EINTR);
+	return fd < 0 ? 1 + (lt_ns)info.si_overrun : (lt_ns)several;
+}
+
+static void end_series(int fd)
+{
+	const struct timespec at_once = { 0, 0 };
+	const struct itimerspec never = { { 0, 0 }, { 0, 0 } };
+	sigset_t set;
+	if (fd >= 0) {
+		close(fd);
+		return;
+	}
+	LT_CHECK(timer_settime(self->series, 0, &never, NULL) == 0);
+	sigemptyset(&set);
+	sigaddset(&set, SERIES);
+	while (sigtimedwait(&set, NULL, &at_once) > 0 || errno == EINTR)
+		;
+}
+
+/* What a periodic timer tells are all its expiries, each once, though some are not taken yet at a change. */
+static void some_series(void)
+{
+	int fd = below(2) ? timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC) : -1;
+	lt_ns period = (lt_ns)(100e3 * scale) + some_ns() / 4, begun = mono(), count = 0;
+	struct itimerspec it = { lt_ts(period), lt_ts(begun + period) };
+	if (fd >= 0)
+		LT_CHECK(timerfd_settime(fd, TFD_TIMER_ABSTIME, &it, NULL) == 0);
+	else
+		LT_CHECK(timer_settime(self->series, TIMER_ABSTIME, &it, NULL) == 0);
+	for (unsigned i = 1 + below(6); i > 0; i--) {
+		if (below(2))
+			some_wait();
+		self->in = fd < 0 ? "series" : "series by descriptor";
+		lt_ns due = (mono() - begun) / period;
+		count += taken(fd);
+		/* What a change has told again does not stand for what came after the change. */
+		for (int more = 0; count < due && more < 50; more++)
+			count += taken(fd);
+		lt_ns passed = (mono() - begun) / period;
+		if (count < due || count > passed) {
+			finding(count < due ? "expiries lost" : "too many expiries", count, passed);
+			finding("their interval, and those that were due", period, due);
+			break;
+		}
+	}
+	end_series(fd);
 }
 
 /* Signals at this thread, by a timer of its own. */
@@ -275,7 +334,7 @@ static void small_stack(void)
 
 static const struct action { const char *name; void (*run)(void); unsigned weight; } ACTIONS[] = {
 	{ "wait", some_wait, 60 }, { "reads", some_reads, 20 }, { "timer", some_timer, 8 },
-	{ "rain", rain, 4 }, { "poke", poke, 10 }, { "jump", jump, 8 },
+	{ "series", some_series, 4 }, { "rain", rain, 4 }, { "poke", poke, 10 }, { "jump", jump, 8 },
 	{ "own stack", own_stack, 4 }, { "library", library, 2 }, { "file", file, 6 },
 	{ "threads", threads, 2 }, { "forked", forked, 4 }, { "spawned", spawned, 3 },
 	{ "small stack", small_stack, 3 },
@@ -310,6 +369,7 @@ static void *work(void *argument)
 	self = argument;
 	self->rain = own_timer(SIGUSR1);
 	self->single = own_timer(SIGUSR2);
+	self->series = own_timer(SERIES);
 	sigemptyset(&both);
 	sigaddset(&both, SIGUSR1);
 	sigaddset(&both, SIGUSR2);
@@ -374,6 +434,7 @@ int main(int argc, char **argv)
 	lt_block(SIGUSR1);
 	lt_block(SIGUSR2);
 	lt_block(SIGRTMAX);
+	lt_block(SERIES);
 	for (int i = 0; i < WORKERS; i++) {
 		workers[i].number = i;
 		workers[i].in = "start";

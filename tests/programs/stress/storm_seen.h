@@ -18,6 +18,8 @@
 #define WORKERS 6
 #define MOST_THREADS 24
 #define MOST_NS 20000000.0
+/* The signal of each thread's periodic timer. It is blocked, and taken by sigwaitinfo. */
+#define SERIES (SIGRTMIN + 1)
 
 extern char **environ;
 
@@ -42,7 +44,7 @@ struct self {
 	volatile long handled; /* signals whose handler ran here */
 	volatile int may_jump;
 	sigjmp_buf jump;
-	timer_t rain, single;
+	timer_t rain, single, series;
 	pthread_t thread;
 };
 
