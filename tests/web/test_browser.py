@@ -166,6 +166,8 @@ def test_changes_to_come_are_drawn_and_dragged(server: Server):
         seen = visit("schedule.mjs", server.line, lab.name)
         assert lorentz.ok("schedule", "show", "--network", lab.name) == ""
     assert seen["stale"] == ["true", True]
+    # Keys that came before the server had moved what was dragged count from where it was let go.
+    assert seen["moves"] == ["1280s", "1282s"]
     change = "{at: 33m20s, link: a:eth0, state: down}"
     assert seen["command"] == f"lorentz schedule add '{change}' --network {lab.name}"
     assert "at 1ns: is past" in seen["refused"]

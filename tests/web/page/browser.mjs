@@ -106,18 +106,17 @@ export function scheduleOf(page) {
     const box = await strip.locator(".track").boundingBox();
     const middle = box.x + box.width / 2;
     const height = box.y + box.height / 2;
-    const moved = page.waitForResponse((response) => {
-      const asked = response.request().postData() ?? "";
-      return asked.includes("schedule-move") && !asked.includes('"dry":true');
-    });
     await held.hover();
     await page.mouse.down();
     await page.mouse.move(middle + 40, height);
     await page.mouse.move(middle, height);
     await page.mouse.up();
-    // Until the server has moved it, the page shows it where it was let go, and a key would move what stood there before.
-    await moved;
-    await page.reload();
   };
-  return { strip, mark, dragToMiddle };
+  // Until the server has moved all that is under way.
+  const moved = () =>
+    strip
+      .locator('.mark[aria-busy="true"]')
+      .first()
+      .waitFor({ state: "detached" });
+  return { strip, mark, dragToMiddle, moved };
 }

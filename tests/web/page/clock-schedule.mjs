@@ -9,7 +9,7 @@ const browser = await open();
 const { page } = browser;
 const seen = { findings: [] };
 
-const { strip, mark, dragToMiddle } = scheduleOf(page);
+const { strip, mark, dragToMiddle, moved } = scheduleOf(page);
 const dialog = page.getByRole("dialog");
 
 await show("clock-schedule", browser, seen, async () => {
@@ -39,8 +39,8 @@ await show("clock-schedule", browser, seen, async () => {
 
   // The strip's end is at 2560 s.
   await dragToMiddle(mark(2000));
-  await mark(1280).waitFor();
   await mark(1280).press("ArrowRight");
+  await moved();
   await mark(1281).waitFor();
   seen.findings.push(...(await findings(page, "strip")));
 });

@@ -7,9 +7,9 @@ import { findings, open, scheduleOf, show } from "./browser.mjs";
 const [address, network] = process.argv.slice(2);
 const browser = await open();
 const { page } = browser;
-const seen = { findings: [] };
+const seen = { findings: [], moves: [] };
 
-const { strip, mark, dragToMiddle } = scheduleOf(page);
+const { strip, mark, dragToMiddle, moved } = scheduleOf(page);
 const dialog = page.getByRole("dialog");
 const shot = async (name) => {
   seen.findings.push(...(await findings(page, name)));
@@ -20,9 +20,16 @@ const shot = async (name) => {
 };
 
 // The server's line for what a form says comes late here: until then the line before is marked, and not to be copied.
+// A move of a change waits for the keys that are pressed meanwhile.
+let pressed;
+const keys = new Promise((resolve) => (pressed = resolve));
 await page.route("**/api/v1/do", async (route) => {
-  if (route.request().postDataJSON().dry)
-    await new Promise((resolve) => setTimeout(resolve, 500));
+  const asked = route.request().postDataJSON();
+  if (asked.dry) await new Promise((resolve) => setTimeout(resolve, 500));
+  else if (asked.do === "schedule-move") {
+    seen.moves.push(asked.at);
+    await keys;
+  }
   await route.continue();
 });
 
@@ -60,9 +67,11 @@ await show("schedule", browser, seen, async () => {
 
   // The strip's end is at 2560 s.
   await dragToMiddle(mark(2000));
-  await mark(1280).waitFor();
   await mark(1280).press("ArrowRight");
-  await mark(1281).waitFor();
-  await mark(1281).press("Delete");
+  await mark(1281).press("ArrowRight");
+  await mark(1282).waitFor();
+  pressed();
+  await moved();
+  await mark(1282).press("Delete");
   await strip.getByText("nothing is to come").waitFor();
 });

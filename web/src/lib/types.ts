@@ -20,6 +20,7 @@ export type {
   NetworkNode as Node,
   Output,
   Remark,
+  ScheduledChange,
   State,
   StateChange,
   Verdict,
