@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from framework import lorentz, needs, networks
 from framework.networks import STAR, Lab, pair
+from framework.running import Inside
 from framework.web import Server
 
 pytestmark = [pytest.mark.patient, pytest.mark.timeout(600)]
@@ -201,6 +202,25 @@ def test_a_node_in_rounds_gets_a_tdf_of_its_own(server: Server):
     assert seen["before"] == "2"
     assert seen["command"] == f"lorentz dilate {lab.name}.a --tdf 5"
     assert seen["complaints"] == []
+
+
+def test_a_clock_is_made_to_err(server: Server):
+    with Inside("sleep", "1000", rate="1/10") as inside:
+        seen = visit("clock-error.mjs", server.line, inside.name)
+        error = lorentz.json_of("clock", "show", inside.name)
+    assert seen["commands"] == [
+        f"lorentz clock {words}"
+        for words in (
+            f"bump {inside.name} +90s",
+            f"drift {inside.name} +200ppm",
+            f"reset {inside.name}",
+        )
+    ]
+    assert "for: " in seen["refused"]
+    assert (error["offset_ns"], error["drift_ppm"]) == (0, 0)
+    assert seen["findings"] == []
+    refused = re.compile(r"status of 400 .*/api/v1/do$")
+    assert [one for one in seen["complaints"] if not refused.search(one)] == []
 
 
 def test_a_name_of_a_stranger_that_leads_here_gets_nothing(server: Server):

@@ -19,6 +19,7 @@ export function clock(rate, over = {}) {
     frozen: false,
     skips_idle: false,
     pending: [],
+    error: null,
     ...over,
   };
 }

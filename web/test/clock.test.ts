@@ -16,6 +16,7 @@ function clock(over: Partial<Clock> = {}): Clock {
     frozen: false,
     skips_idle: false,
     pending: [],
+    error: null,
     ...over,
   };
 }

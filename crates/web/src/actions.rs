@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use lorentz_clock::{Rate, Span};
+use lorentz_control::discipline::parse_frequency;
 use lorentz_control::Date;
 use lorentz_network::plan::Endpoint;
 use serde_json::json;
@@ -20,7 +21,7 @@ use crate::guard;
 use crate::listen::Peer;
 use crate::log;
 use crate::reply::{self, Answer, Refusal};
-use crate::types::{Action, ActionRequest, ActionResult, ExperimentMove};
+use crate::types::{Action, ActionRequest, ActionResult, ClockFault, ExperimentMove};
 use crate::words::{container, experiment, impairments, shown, words, Words};
 
 /// Longest time for one command: bringing up a large network with images takes minutes.
@@ -167,6 +168,9 @@ fn words_of(action: &Action) -> Result<Words, Refusal> {
         Action::Unfreeze { name } => words(&["unfreeze", &container(name)?]),
         Action::Leap { name, by, to } => moved("leap", name, by, to)?,
         Action::Step { name, by, to } => moved("step", name, by, to)?,
+        Action::Clock { name, fault, by, length, slew } => {
+            clock_fault(&container(name)?, *fault, [("by", by), ("for", length), ("slew", slew)])?
+        }
         Action::Skip { name, on } => {
             words(&["skip", &container(name)?, if *on { "on" } else { "off" }])
         }
@@ -226,6 +230,43 @@ fn words_of(action: &Action) -> Result<Words, Refusal> {
     })
 }
 
+/// Returns the command line of a fault with the values that are `given`.
+fn clock_fault(
+    name: &str,
+    fault: ClockFault,
+    given: [(&str, &Option<String>); 3],
+) -> Result<Words, Refusal> {
+    let (verb, needed, optional) = match fault {
+        ClockFault::Bump => ("bump", "by", "slew"),
+        ClockFault::Drift => ("drift", "by", "for"),
+        ClockFault::Strobe => ("strobe", "by", "for"),
+        ClockFault::Suspend => ("suspend", "for", ""),
+        ClockFault::InsertLeapSecond => return Ok(words(&["clock", "leap-second", name, "insert"])),
+        ClockFault::DeleteLeapSecond => return Ok(words(&["clock", "leap-second", name, "delete"])),
+        ClockFault::Reset => return Ok(words(&["clock", "reset", name])),
+    };
+    let mut all = words(&["clock", verb, name]);
+    let mut flags = Words::new();
+    for (key, value) in given {
+        match value {
+            Some(text) if key == needed && matches!(fault, ClockFault::Drift) => {
+                all.push(checked(key, text, parse_frequency(text))?);
+            }
+            Some(text) if key == needed => all.push(parsed::<Span>(key, text)?),
+            Some(text) if key == optional => {
+                flags.extend([format!("--{key}"), parsed::<Span>(key, text)?]);
+            }
+            Some(_) => return Err(Refusal::wrong(format!("{key}: not with {verb}"))),
+            None if key == needed => {
+                return Err(Refusal::wrong(format!("{key}: expected with {verb}")));
+            }
+            None => {}
+        }
+    }
+    all.extend(flags);
+    Ok(all)
+}
+
 fn moved(
     verb: &str,
     name: &str,
@@ -258,7 +299,11 @@ fn parsed<T>(key: &str, text: &str) -> Result<String, Refusal>
 where
     T: std::str::FromStr<Err: std::fmt::Display>,
 {
-    match text.parse::<T>() {
+    checked(key, text, text.parse::<T>())
+}
+
+fn checked<T>(key: &str, text: &str, read: Result<T, impl std::fmt::Display>) -> Result<String, Refusal> {
+    match read {
         Ok(_) => Ok(text.to_string()),
         Err(error) => {
             Err(Refusal::wrong(format!("{key}: {}", reply::one_line(&error.to_string()))))
@@ -288,6 +333,26 @@ mod tests {
                 "lorentz step lab --to 2038-01-19T03:14:00Z",
             ),
             (r#"{"do": "skip", "name": "c", "on": false}"#, "lorentz skip c off"),
+            (
+                r#"{"do": "clock", "name": "c", "fault": "bump", "by": "-90s", "slew": "30m"}"#,
+                "lorentz clock bump c -90s --slew 30m",
+            ),
+            (
+                r#"{"do": "clock", "name": "c", "fault": "drift", "by": "+200ppm", "for": "10m"}"#,
+                "lorentz clock drift c +200ppm --for 10m",
+            ),
+            (
+                r#"{"do": "clock", "name": "c", "fault": "suspend", "for": "2h"}"#,
+                "lorentz clock suspend c 2h",
+            ),
+            (
+                r#"{"do": "clock", "name": "c", "fault": "insert-leap-second"}"#,
+                "lorentz clock leap-second c insert",
+            ),
+            (
+                r#"{"do": "clock", "name": "c", "fault": "reset"}"#,
+                "lorentz clock reset c",
+            ),
             (
                 r#"{"do": "link", "network": "lab", "end": "a:eth0", "both": true, "set": {"delay": "20ms", "queue_packets": "9"}}"#,
                 "lorentz link set a:eth0 --network lab --both --delay 20ms --queue-packets 9",
@@ -325,6 +390,9 @@ mod tests {
     #[test]
     fn nothing_wrong_becomes_a_word_of_a_command() {
         for (json, key) in [
+            (r#"{"do": "clock", "name": "c", "fault": "bump"}"#, "by"),
+            (r#"{"do": "clock", "name": "c", "fault": "drift", "by": "--json"}"#, "by"),
+            (r#"{"do": "clock", "name": "c", "fault": "suspend", "for": "1h", "by": "1s"}"#, "by"),
             (r#"{"do": "freeze", "name": "--all"}"#, "name"),
             (r#"{"do": "freeze", "name": "a b"}"#, "name"),
             (r#"{"do": "freeze", "name": "../a"}"#, "name"),

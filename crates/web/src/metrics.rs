@@ -183,6 +183,19 @@ fn container_rows(state: &State, add: &mut impl FnMut(&str, &str, &str, Rows)) {
             one.clock.as_ref().map(|clock| if clock.frozen { 0.0 } else { rate(clock) })
         }),
     );
+    let error = |one: &crate::types::Container| one.clock.as_ref()?.error.clone();
+    add(
+        "container_clock_offset_seconds",
+        "gauge",
+        "By how much the wall clock is ahead of the truth, of clocks that err or are disciplined.",
+        each(&|one| error(one).map(|error| seconds(error.offset_ns.0))),
+    );
+    add(
+        "container_clock_frequency_ratio",
+        "gauge",
+        "By how much the clock is too fast, as a ratio.",
+        each(&|one| error(one).map(|error| error.frequency_ppb as f64 / 1e9)),
+    );
     add(
         "container_cpu_seconds_total",
         "counter",
@@ -209,11 +222,17 @@ fn label(key: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Clock, Container, Nanos};
+    use crate::types::{Clock, ClockError, Container, Nanos};
 
     #[test]
     fn a_container_has_its_time_and_rate() {
-        let clock = Clock { v0_ns: Nanos(2_000_000_000), rate: [1, 10], ..Clock::default() };
+        let error = ClockError { offset_ns: Nanos(-500_000_000), frequency_ppb: 200_000, told_ns: None };
+        let clock = Clock {
+            v0_ns: Nanos(2_000_000_000),
+            rate: [1, 10],
+            error: Some(error),
+            ..Clock::default()
+        };
         let container = Container {
             name: "a\"b".into(),
             pid: None,
@@ -234,6 +253,8 @@ mod tests {
             "# TYPE lorentz_container_rate gauge",
             "lorentz_container_virtual_seconds{container=\"a\\\"b\"} 2.5",
             "lorentz_container_rate{container=\"a\\\"b\"} 0.1",
+            "lorentz_container_clock_offset_seconds{container=\"a\\\"b\"} -0.5",
+            "lorentz_container_clock_frequency_ratio{container=\"a\\\"b\"} 0.0002",
             "lorentz_container_cpu_seconds_total{container=\"a\\\"b\"} 1.5",
         ] {
             assert!(page.lines().any(|one| one == line), "{line} in {page}");

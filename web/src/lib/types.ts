@@ -7,6 +7,7 @@ export type {
   ActionResult as Done,
   CheckResult,
   Clock,
+  ClockFault,
   Container,
   Experiment,
   ExperimentMember,

@@ -3,7 +3,7 @@
 use lorentz_clock::{Pace, RealInstant, SkipMode, Span, VirtualInstant};
 use lorentz_control as control;
 
-use crate::types::{Clock, Nanos, Network, Now, Pending};
+use crate::types::{Clock, ClockError, Nanos, Network, Now, Pending};
 
 /// Real time that a clock of an experiment may be drawn ahead without another look at it.
 const DRAWN_AHEAD_NS: i64 = 600_000_000;
@@ -38,6 +38,7 @@ impl WatchedClock {
             frozen: look.segment.pace == Pace::Frozen,
             skips_idle: self.clock.skipping().mode != SkipMode::Off,
             pending: Vec::new(),
+            error: self.error(),
         };
         if look.until != RealInstant::NEVER {
             shown.pending = self.pending();
@@ -71,6 +72,19 @@ impl WatchedClock {
             false => 0,
         };
         shown.limit_ns = Some(Nanos(virt.plus(Span(ahead)).0));
+    }
+
+    fn error(&self) -> Option<ClockError> {
+        if !self.clock.may_err() {
+            return None;
+        }
+        let error = self.clock.error().ok()?;
+        let told = error.discipline.max_error.saturating_mul(1000);
+        Some(ClockError {
+            offset_ns: Nanos(lorentz_clock::saturate(error.offset_ns)),
+            frequency_ppb: (error.frequency_error * 1e9).round() as i64,
+            told_ns: error.is_within_bound().map(|_| Nanos(told)),
+        })
     }
 
     fn pending(&self) -> Vec<Pending> {
@@ -153,6 +167,7 @@ mod tests {
         let mut watched = WatchedClock::new(clock);
         let shown = watched.look(false);
         assert_eq!((shown.rate, shown.limit_ns, shown.frozen), ([1, 3], None, false));
+        assert_eq!(shown.error, None);
         let reading = watched.clock.reading();
         assert_eq!(virtual_at(&shown, reading.real.0), reading.virt.0);
         let wall = reading.wall.as_nanos() - i128::from(reading.virt.0);
@@ -171,6 +186,16 @@ mod tests {
         let [pending] = &shown.pending[..] else { panic!("{shown:?}") };
         assert_eq!(pending.what, "unfreeze, at rate 2");
         assert!((pending.at_real_ns.0 - at.0).abs() < 1_000_000, "{pending:?} {at:?}");
+    }
+
+    #[test]
+    fn a_clock_that_errs_tells_how_far_it_is_from_the_truth() {
+        let (_dir, clock) = clock("1");
+        let bump = control::discipline::ClockErrorChange::Bump("90s".parse().unwrap(), None);
+        clock.change_error(bump).unwrap();
+        let error = WatchedClock::new(clock).look(false).error.unwrap();
+        assert_eq!((error.offset_ns, error.frequency_ppb), (Nanos(90_000_000_000), 0));
+        assert_eq!(error.told_ns, None);
     }
 
     #[test]

@@ -17,6 +17,27 @@ pub struct ActionRequest {
     pub dry: bool,
 }
 
+/// What makes a clock err, or ends its error.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum ClockFault {
+    /// The wall clock is moved.
+    Bump,
+    /// All clocks run too fast or too slow.
+    Drift,
+    /// The wall clock is moved forth and back, again and again.
+    Strobe,
+    /// As after a suspend of the machine.
+    Suspend,
+    /// A 61st second at the end of the UTC day.
+    InsertLeapSecond,
+    /// The UTC day ends a second early.
+    DeleteLeapSecond,
+    /// All errors end.
+    Reset,
+}
+
 /// The actions.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
@@ -70,6 +91,25 @@ pub enum Action {
         #[serde(default)]
         #[cfg_attr(test, ts(optional))]
         to: Option<String>,
+    },
+    /// Makes a container's clock err, as `lorentz clock` does.
+    Clock {
+        /// The container.
+        name: String,
+        /// What happens to its clock.
+        fault: ClockFault,
+        /// How far a bump or a strobe moves it; how much too fast a drift lets it run: `+90s`, `+200ppm`.
+        #[serde(default)]
+        #[cfg_attr(test, ts(optional))]
+        by: Option<String>,
+        /// Virtual time that a drift or a strobe lasts, or for which the machine is suspended.
+        #[serde(default, rename = "for")]
+        #[cfg_attr(test, ts(optional, rename = "for"))]
+        length: Option<String>,
+        /// Virtual time in which a bump slews it; else it moves at once.
+        #[serde(default)]
+        #[cfg_attr(test, ts(optional))]
+        slew: Option<String>,
     },
     /// Turns skipping of idle time on or off.
     Skip {

@@ -78,6 +78,20 @@ pub struct Clock {
     pub skips_idle: bool,
     /// Announced changes, the next one first.
     pub pending: Vec<Pending>,
+    /// How it errs; `null` where nothing has made it err and no daemon disciplines it.
+    pub error: Option<ClockError>,
+}
+
+/// How far a clock is from the truth.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
+pub struct ClockError {
+    /// By how much the wall clock is ahead of true time.
+    pub offset_ns: Nanos,
+    /// By how much it is too fast, billionths.
+    pub frequency_ppb: i64,
+    /// The bound of the error that an NTP daemon has told the kernel; `null` if none has.
+    pub told_ns: Option<Nanos>,
 }
 
 /// An announced change of a clock.
