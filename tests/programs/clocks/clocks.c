@@ -1,7 +1,7 @@
 /*
  * Clock reads of every id, through libc (the vDSO), through the vDSO found by hand, and raw.
  *     clocks read           one line per id: raw, libc, vDSO, raw again, in that order
- *     clocks advance NS     what each clock gains during a nanosleep of NS
+ *     clocks advance        what each clock gains until stdin is closed
  *     clocks vdso           what AT_SYSINFO_EHDR points at
  *     clocks badptr         how a bad pointer given to libc's clock_gettime ends the process
  *     clocks now            REALTIME, MONOTONIC and BOOTTIME, once
@@ -92,16 +92,24 @@ static void do_read(void)
 		tvr.tv_sec * LT_SEC + tvr.tv_usec * 1000LL, r2);
 }
 
-static void do_advance(lt_ns ns)
+/* The monotonic clock is read before and after all others, both times: what it gains between is the least and the most of theirs. */
+static void do_advance(void)
 {
 	lt_ns t0[12], t1[12];
+	char end;
+	lt_ns before = read_raw(CLOCK_MONOTONIC);
 	for (int id = 0; id < 12; id++)
 		t0[id] = read_raw(id);
-	lt_sleep(ns);
+	lt_ns begun = read_raw(CLOCK_MONOTONIC);
+	lt_emit("ready", NULL);
+	LT_CHECK(read(0, &end, 1) == 0);
+	lt_ns ended = read_raw(CLOCK_MONOTONIC);
 	for (int id = 0; id < 12; id++)
 		t1[id] = read_by(clock_gettime, id);
+	lt_ns after = read_raw(CLOCK_MONOTONIC);
 	for (int id = 0; id < 12; id++)
-		lt_emit("advance", ",\"id\":%d,\"gain\":%.9f", id, lt_sec(t1[id] - t0[id]));
+		lt_emit("advance", ",\"id\":%d,\"gain\":%lld", id, t1[id] - t0[id]);
+	lt_emit("within", ",\"least\":%lld,\"most\":%lld", ended - begun, after - before);
 }
 
 static void do_vdso(void)
@@ -145,8 +153,8 @@ int main(int argc, char **argv)
 	const char *what = argc > 1 ? argv[1] : "";
 	if (!strcmp(what, "read"))
 		do_read();
-	else if (!strcmp(what, "advance") && argc > 2)
-		do_advance(atoll(argv[2]));
+	else if (!strcmp(what, "advance"))
+		do_advance();
 	else if (!strcmp(what, "vdso"))
 		do_vdso();
 	else if (!strcmp(what, "badptr"))
