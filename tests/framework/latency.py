@@ -30,7 +30,7 @@ REMOTE = {4: "10.9.0.2", 6: "fd09::2"}
 BEYOND = {4: "10.8.0.2", 6: "fd08::2"}
 #: The remote machine at the other end of a tunnel, in the containers' own network.
 OVERLAY = {4: "172.30.0.9", 6: "fd30::9"}
-#: Upper bound of what VXLAN puts before a packet, bytes.
+#: Upper bound of what a tunnel puts before a packet, bytes.
 TUNNEL_HEADERS = 100
 _numbers = itertools.count(1)
 
@@ -144,16 +144,24 @@ class Network:
         self.sysctl(name, "net.ipv4.ping_group_range=0 2147483647")
         return name
 
-    def tunnel(self, underlay: int = 4, apart: bool = False) -> None:
-        """Joins the remote machine to the containers' bridge by VXLAN, through packets of IPv4 or
-        IPv6 as `underlay` says. With `apart` bridge and tunnel are moved into a namespace of their
-        own, as Docker has them."""
+    def tunnel(self, underlay: int = 4, kind: str = "vxlan", apart: bool = False) -> None:
+        """Joins the remote machine to the containers' bridge by a tunnel through packets of IPv4 or
+        IPv6, as `underlay` says. With `apart` bridge and tunnel are moved into a namespace of their
+        own, as Docker has them. Skips if the kernel has no tunnels of this kind."""
         ends = {self.host: (HOST_OUTER, REMOTE), self.remote: (REMOTE, HOST_OUTER)}
         for name, (own, other) in ends.items():
-            kind = ("type", "vxlan", "id", "42", "dstport", "4789")
             way = ("local", own[underlay], "remote", other[underlay], "dev", "eth0")
-            _ip("-n", name, "link", "add", "vxlan0", *kind, *way)
-        self.address(self.remote, "vxlan0", OVERLAY, self.mtu - TUNNEL_HEADERS)
+            words = {
+                "vxlan": ("vxlan", "id", "42", "dstport", "4789", *way),
+                "geneve": ("geneve", "id", "42", "remote", other[underlay]),
+                "gre": ("gretap" if underlay == 4 else "ip6gretap", *way),
+            }
+            add = ["ip", "-n", name, "link", "add", "tunnel0", "type", *words[kind]]
+            done = subprocess.run(add, capture_output=True, text=True, timeout=TIMEOUT)
+            if "Unknown device type" in done.stderr:
+                needs.missing(f"this kernel has no {kind} tunnels")
+            assert done.returncode == 0, done.stderr
+        self.address(self.remote, "tunnel0", OVERLAY, self.mtu - TUNNEL_HEADERS)
         bridged = self.host
         if apart:
             bridged = f"{self.prefix}o"
@@ -162,10 +170,10 @@ class Network:
             own = ("address", "02:4c:00:00:00:ff", "type", "bridge")
             _ip("-n", bridged, "link", "add", "br0", *own)
             _ip("-n", bridged, "link", "set", "br0", "up")
-            for device in ("vxlan0", "vinside"):
+            for device in ("tunnel0", "vinside"):
                 _ip("-n", self.host, "link", "set", device, "netns", bridged)
             _ip("-n", bridged, "link", "set", "vinside", "master", "br0", "up")
-        _ip("-n", bridged, "link", "set", "vxlan0", "master", "br0", "up")
+        _ip("-n", bridged, "link", "set", "tunnel0", "master", "br0", "up")
         self.warm_up(OVERLAY)
 
     def beyond(self) -> None:

@@ -10,11 +10,19 @@ pytestmark = pytest.mark.patient
 COUNT = 200
 
 
-@pytest.fixture(scope="module", params=[4, 6])
+KINDS = ["vxlan", "geneve", "gre"]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(kind, underlay) for kind in KINDS for underlay in (4, 6)],
+    ids=lambda param: f"{param[0]} through IPv{param[1]}",
+)
 def tunnelled(request):
-    """A tunnel through packets of IPv4, or IPv6."""
+    """A tunnel that carries frames of Ethernet."""
+    kind, underlay = request.param
     with Network() as network:
-        network.tunnel(request.param)
+        network.tunnel(underlay, kind)
         network.serve("udp")
         network.serve("tcp")
         yield network
@@ -22,7 +30,7 @@ def tunnelled(request):
 
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("protocol", ["raw", "udp", "tcp"])
-def test_each_packet_through_vxlan(tunnelled, protocol, family):
+def test_each_packet_through_a_tunnel(tunnelled, protocol, family):
     with Watch(tunnelled, "--json") as watch:
         exchanges = tunnelled.probe(protocol, family, to=OVERLAY[family], count=COUNT)
         packets = watch.stop()
