@@ -332,9 +332,12 @@ def test_a_program_with_a_filter_of_its_own():
             time.sleep(0.01)
         inside.kill_monitor()
         assert adopt(inside) == [pid]
+        # The adoption stops the program: on a busy machine perhaps beyond the end of its wait.
+        adopted = time.monotonic() - inside.started_at
         assert not any("seccomp" in name for name in files(pid))
         ended = inside.line(ev="seccomp")
-    assert ended["ret"] == 0 and ended["slept"] in oracle.own(3, 1, noise.slack)
+    assert ended["ret"] == 0
+    assert 3 <= ended["slept"] <= oracle.own(max(3, adopted), 1, noise.slack).most
 
 
 def test_an_attached_process():

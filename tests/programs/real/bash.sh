@@ -8,15 +8,15 @@ mono() { # the program's CLOCK_MONOTONIC is not to be had in bash: boot time fro
     printf '%s' "$up"
 }
 
-item() { # item NAME COMMAND...
-    local name=$1 start end
-    shift
+item() { # item NAME WAITS COMMAND...: the command waits so many times
+    local name=$1 waits=$2 start end
+    shift 2
     printf '{"ev":"ready","case":"%s"}\n' "$name"
     start=$EPOCHREALTIME
     "$@"
     end=$EPOCHREALTIME
-    awk -v n="$name" -v a="$start" -v b="$end" -v e="$nominal" \
-        'BEGIN { printf "{\"ev\":\"done\",\"case\":\"%s\",\"elapsed\":%.6f,\"expect\":%s}\n", n, b - a, e }'
+    awk -v n="$name" -v w="$waits" -v a="$start" -v b="$end" -v e="$nominal" \
+        'BEGIN { printf "{\"ev\":\"done\",\"case\":\"%s\",\"waits\":%d,\"elapsed\":%.6f,\"expect\":%s}\n", n, w, b - a, e }'
 }
 
 read_timeout() { # of a pipe that stays open and empty
@@ -30,10 +30,10 @@ background() { sleep "$nominal" & wait $!; }
 timeout_kills() { timeout "$nominal" sleep 1000; }
 
 fifth=$(awk -v n="$nominal" 'BEGIN { print n / 5 }')
-item sleep sleep "$nominal"
-item loop loop
-item background background
-item timeout timeout_kills
-item read-t read_timeout
+item sleep 1 sleep "$nominal"
+item loop 5 loop
+item background 1 background
+item timeout 1 timeout_kills
+item read-t 1 read_timeout
 printf '{"ev":"year","year":%s,"seconds":%s,"uptime":%s}\n' "$(date +%Y)" "$SECONDS" "$(mono)"
 printf '{"ev":"end"}\n'
