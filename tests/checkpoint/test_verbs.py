@@ -105,6 +105,23 @@ def test_check_says_that_it_can_be_restored(saved):
     assert lorentz.ok("restore", "--check", str(saved)) == f"{saved}: can be restored here\n"
 
 
+def test_the_log_of_a_restore_that_failed_is_kept(tmp_path):
+    program, away = tmp_path / "sleep", tmp_path / "away"
+    shutil.copy("/bin/sleep", program)
+    with Inside(str(program), "1000") as inside:
+        checkpoints.begun(inside)
+        directory = save(inside, tmp_path / "saved")
+    program.rename(away)
+    failed = lorentz.call("restore", str(directory), "--name", name())
+    log = directory / "restore.log"
+    assert failed.returncode == 1 and failed.stderr.count("\n") == 1
+    assert failed.stderr.startswith("lorentz: CRIU: ") and str(program)[1:] in failed.stderr
+    assert failed.stderr.endswith(f"(its log: {log})\n") and "Error (" in log.read_text()
+    away.rename(program)
+    with Restored(directory, name()) as restored:
+        assert restored.row()["pids"]
+
+
 def test_lives_side_by_side(saved):
     """Their process ids are the same inside. Each has a clock of its own, which no verb on another
     life changes."""

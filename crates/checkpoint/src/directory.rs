@@ -7,6 +7,7 @@
 //!     discipline.json  the clock's error, if it has had one
 //!     criu/            CRIU's images; those of a container of an OCI runtime lie in DIR, where engines look for them
 //!     pre-1/, ...      memory that was saved while the programs ran: see `pre_copy`
+//!     restore.log      what CRIU said at the last restore that failed
 //! ```
 //!
 //! It is written under another name and renamed when it is complete.
@@ -31,6 +32,7 @@ const FORMAT: u32 = 1;
 const DESCRIPTION: &str = "lorentz.json";
 const CLOCK: &str = "clock";
 const IMAGES: &str = "criu";
+const RESTORE_LOG: &str = "restore.log";
 
 /// The description of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -393,6 +395,13 @@ impl Whole {
             fs::copy(self.dir.join(ERROR_FILE), clock.with_file_name(ERROR_FILE))?;
         }
         Ok(())
+    }
+
+    /// Copies the log of a restore that failed into it, and returns its path. An engine takes the log of its container by itself.
+    pub fn keep_log(&self, log: &Path) -> Option<PathBuf> {
+        let kept = self.dir.join(RESTORE_LOG);
+        let is_kept = self.checkpoint.bundle.is_none() && fs::copy(log, &kept).is_ok();
+        is_kept.then_some(kept)
     }
 
     /// Checks whether this build of Lorentz can restore it: the same, or another with the same layout.

@@ -361,7 +361,13 @@ impl<'a> Plan<'a> {
             }
             Ok(())
         };
-        request.send(asked, notify).map_err(|error| criu::explain(&work_path, &error))?;
+        request.send(asked, notify).map_err(|error| {
+            let error = criu::explain(&work_path, &error);
+            match self.whole.keep_log(&work_path.join(criu::LOG)) {
+                Some(kept) => anyhow::anyhow!("{error:#} (its log: {})", kept.display()),
+                None => error,
+            }
+        })?;
         criu::clear_work(&work_path);
         anyhow::ensure!(group.freeze()?, "a restored program does not stop");
         Ok(group)
