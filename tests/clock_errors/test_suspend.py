@@ -6,7 +6,7 @@ import errno
 import time
 
 import pytest
-from framework import build, lorentz, needs
+from framework import build, lorentz, needs, oracle
 from framework.clock_errors import error
 from framework.experiments import Experiment
 from framework.failpoints import Faulty, session
@@ -14,7 +14,7 @@ from framework.running import Inside
 
 SECOND = 1_000_000_000
 HOUR = 3600 * SECOND
-#: Waits of an hour, and how those end whose clock is suspended for two.
+#: Waits, and how those end whose clock is suspended for twice as long.
 CLOCKS_THAT_GO_ON = {
     "boot": (1, 0),
     "boot-absolute": (1, 0),
@@ -29,9 +29,14 @@ CLOCKS_THAT_GO_ON = {
 OTHERS = {"mono", "mono-sleep", "wall"}
 
 
-def waiting(rate: str, *options: str) -> Inside:
-    """A container that waits an hour on each clock, in each way."""
-    return Inside(build.c("clock_errors/suspended"), "3600", rate=rate, options=options)
+def waiting(rate: str, length: int, *options: str) -> Inside:
+    """A container that waits `length` seconds on each clock, in each way."""
+    return Inside(build.c("clock_errors/suspended"), str(length), rate=rate, options=options)
+
+
+def length_at(rate: str) -> int:
+    """Virtual seconds that take a minute. The host has run for two: a series counts as far back."""
+    return round(60 * oracle.ratio(rate))
 
 
 def due(inside: Inside, count: int) -> dict[str, dict]:
@@ -39,54 +44,57 @@ def due(inside: Inside, count: int) -> dict[str, dict]:
     return {line["case"]: line for line in inside.wait_for(count, timeout=20, ev="due")}
 
 
-def check_suspended(inside: Inside, ready: dict) -> None:
+def check_suspended(inside: Inside, ready: dict, length: int) -> None:
     ended = due(inside, len(CLOCKS_THAT_GO_ON))
     assert {case: (one["count"], one["err"]) for case, one in ended.items()} == CLOCKS_THAT_GO_ON
     for one in ended.values():
         passed = {clock: one[clock] - ready[clock] for clock in ("mono", "boot", "wall")}
-        assert passed["mono"] < HOUR / 2
-        assert abs(passed["boot"] - passed["mono"] - 2 * HOUR) < SECOND
-        assert abs(passed["wall"] - passed["mono"] - 2 * HOUR) < SECOND
+        assert passed["mono"] < length * SECOND / 2
+        assert abs(passed["boot"] - passed["mono"] - 2 * length * SECOND) < SECOND
+        assert abs(passed["wall"] - passed["mono"] - 2 * length * SECOND) < SECOND
 
 
 @pytest.mark.parametrize("rate", ["1", "10", "1/3"])
 def test_waits_on_clocks_that_go_on_end(rate):
     """The others last as long as before, and the truth has gone on too."""
-    with waiting(rate) as inside:
+    length = length_at(rate)
+    with waiting(rate, length) as inside:
         ready = inside.line(ev="ready")
-        lorentz.ok("clock", "suspend", inside.name, "2h")
-        check_suspended(inside, ready)
+        lorentz.ok("clock", "suspend", inside.name, f"{2 * length}s")
+        check_suspended(inside, ready, length)
         assert error(inside.name)["offset_ns"] == 0
-        lorentz.ok("leap", inside.name, "--by", "1h")
+        lorentz.ok("leap", inside.name, "--by", f"{length}s")
         ended = due(inside, len(CLOCKS_THAT_GO_ON) + len(OTHERS) + 1)
         assert set(ended) == CLOCKS_THAT_GO_ON.keys() | OTHERS
         assert ended["boot-series"]["count"] == 6
-        assert ended["mono"]["mono"] - ready["mono"] >= HOUR - SECOND
+        assert ended["mono"]["mono"] - ready["mono"] >= (length - 1) * SECOND
 
 
 def test_a_clock_that_errs_keeps_its_error():
-    with waiting("1", "--clock-error", "offset=5s,drift=+100ppm") as inside:
+    length = length_at("1")
+    with waiting("1", length, "--clock-error", "offset=5s,drift=+100ppm") as inside:
         ready = inside.line(ev="ready")
-        lorentz.ok("clock", "suspend", inside.name, "2h")
-        check_suspended(inside, ready)
+        lorentz.ok("clock", "suspend", inside.name, f"{2 * length}s")
+        check_suspended(inside, ready, length)
         assert error(inside.name)["offset_ns"] == pytest.approx(5 * SECOND, abs=SECOND / 10)
         # Later changes go on from there.
         lorentz.ok("clock", "drift", inside.name, "0ppm")
         lorentz.ok("dilate", inside.name, "--rate", "2")
         reading = inside.time()
         ahead = reading["boottime_ns"] - reading["monotonic_ns"]
-        assert abs(ahead - (ready["boot"] - ready["mono"]) - 2 * HOUR) < SECOND / 10
+        assert abs(ahead - (ready["boot"] - ready["mono"]) - 2 * length * SECOND) < SECOND / 10
 
 
 def test_in_an_experiment_it_is_suspended_where_it_stands():
     needs.root()
+    length = length_at("1")
     with Experiment() as experiment:
-        inside = experiment.run(build.c("clock_errors/suspended"), "3600")
+        inside = experiment.run(build.c("clock_errors/suspended"), str(length))
         experiment.synchronize()
         experiment.start()
         ready = inside.line(timeout=20, ev="ready")
-        lorentz.ok("clock", "suspend", inside.name, "2h")
-        check_suspended(inside, ready)
+        lorentz.ok("clock", "suspend", inside.name, f"{2 * length}s")
+        check_suspended(inside, ready, length)
         assert error(inside.name)["offset_ns"] == 0
 
 
