@@ -5,6 +5,8 @@ export type { CaptureDropped } from './CaptureDropped';
 export type { CheckRequest } from './CheckRequest';
 export type { CheckResult } from './CheckResult';
 export type { Clock } from './Clock';
+export type { ClockError } from './ClockError';
+export type { ClockFault } from './ClockFault';
 export type { Container } from './Container';
 export type { CpuShare } from './CpuShare';
 export type { DirectionCounts } from './DirectionCounts';
