@@ -43,27 +43,17 @@ impl Kernel {
     ///
     /// Race: the thread is interrupted between the clock and the timer. Where the two may be more than half of an interval apart,
     /// they are looked at again.
-    ///
-    /// Race: a POSIX timer is due, and the kernel has not counted it yet: its interrupt comes late. Of a series that is behind, which
-    /// may be thousands, nothing would tell then how many of them are counted already. So they are looked at again.
     fn shown(self, armed: &Armed) -> SysResult<Shown> {
         const MAX_TRIES: u32 = 8;
-        const MAX_WAITS: u32 = 200;
-        let (mut tries, mut waits) = (0, 0);
+        let mut tries = 0;
         loop {
+            tries += 1;
             let now = clocks::host();
             let left = self.left()?;
             let after = clocks::host();
-            let shown = Shown { now, left };
-            if !shown.is_counted(self.kind) && waits < MAX_WAITS {
-                waits += 1;
-                give_way(waits);
-                continue;
-            }
-            tries += 1;
             let half = armed.interval.0 / 2;
             if after.since(now).0 < half || armed.interval == Span::ZERO {
-                return Ok(shown);
+                return Ok(Shown { now, left });
             }
             if tries == MAX_TRIES {
                 // Rather an expiry too few than one too early.

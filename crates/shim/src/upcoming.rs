@@ -21,13 +21,6 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Whether the kernel has counted what is due. It counts a descriptor's when somebody asks; a POSIX timer's by an interrupt, which
-    /// may come late: until then nothing tells how many of a series that is behind have gone off before.
-    pub fn is_counted(self, kind: TimerKind) -> bool {
-        const DUE: Span = Span(1);
-        kind != TimerKind::Posix || self.left != DUE
-    }
-
     /// The next expiry of a timer of `kind` that was set to `setting` in virtual time and to `armed` in the kernel, which counts
     /// `signalled_again` expiries from before `setting`. `None` where there is none.
     pub fn upcoming(
@@ -128,13 +121,6 @@ mod tests {
             // The look took a while.
             assert_eq!(number(kind, 135 * MS, MS), Some(4));
         }
-    }
-
-    #[test]
-    fn a_posix_timer_that_is_due_is_not_counted_yet() {
-        let counted = |kind, left| Shown { now: RealInstant(MS), left: Span(left) }.is_counted(kind);
-        assert!(!counted(Posix, 1));
-        assert!(counted(Posix, 0) && counted(Posix, 2) && counted(Fd, 1) && counted(Interval, 1));
     }
 
     #[test]
