@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
 from framework import build, lorentz, needs, processes
 
 #: Time limit of everything that a test starts here, s.

@@ -241,8 +241,12 @@ fn clock_fault(
         ClockFault::Drift => ("drift", "by", "for"),
         ClockFault::Strobe => ("strobe", "by", "for"),
         ClockFault::Suspend => ("suspend", "for", ""),
-        ClockFault::InsertLeapSecond => return Ok(words(&["clock", "leap-second", name, "insert"])),
-        ClockFault::DeleteLeapSecond => return Ok(words(&["clock", "leap-second", name, "delete"])),
+        ClockFault::InsertLeapSecond => {
+            return Ok(words(&["clock", "leap-second", name, "insert"]))
+        }
+        ClockFault::DeleteLeapSecond => {
+            return Ok(words(&["clock", "leap-second", name, "delete"]))
+        }
         ClockFault::Reset => return Ok(words(&["clock", "reset", name])),
     };
     let mut all = words(&["clock", verb, name]);
@@ -302,7 +306,11 @@ where
     checked(key, text, text.parse::<T>())
 }
 
-fn checked<T>(key: &str, text: &str, read: Result<T, impl std::fmt::Display>) -> Result<String, Refusal> {
+fn checked<T>(
+    key: &str,
+    text: &str,
+    read: Result<T, impl std::fmt::Display>,
+) -> Result<String, Refusal> {
     match read {
         Ok(_) => Ok(text.to_string()),
         Err(error) => {
@@ -349,10 +357,7 @@ mod tests {
                 r#"{"do": "clock", "name": "c", "fault": "insert-leap-second"}"#,
                 "lorentz clock leap-second c insert",
             ),
-            (
-                r#"{"do": "clock", "name": "c", "fault": "reset"}"#,
-                "lorentz clock reset c",
-            ),
+            (r#"{"do": "clock", "name": "c", "fault": "reset"}"#, "lorentz clock reset c"),
             (
                 r#"{"do": "link", "network": "lab", "end": "a:eth0", "both": true, "set": {"delay": "20ms", "queue_packets": "9"}}"#,
                 "lorentz link set a:eth0 --network lab --both --delay 20ms --queue-packets 9",

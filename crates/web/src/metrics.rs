@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn a_container_has_its_time_and_rate() {
-        let error = ClockError { offset_ns: Nanos(-500_000_000), frequency_ppb: 200_000, told_ns: None };
+        let error =
+            ClockError { offset_ns: Nanos(-500_000_000), frequency_ppb: 200_000, told_ns: None };
         let clock = Clock {
             v0_ns: Nanos(2_000_000_000),
             rate: [1, 10],
