@@ -113,6 +113,20 @@ def test_it_is_made_anew_by_many_monitors():
             wait_until_restored(inside)
 
 
+def test_it_is_made_anew_before_the_program_begins():
+    """A program that waits for the unfreeze has a monitor already."""
+    with own_session() as session:
+        how = {"options": ["--frozen"], "session": session}
+        with Inside("sh", "-c", 'echo \'{"ev":"up"}\'', rate="2", **how) as inside:
+            inside.wait_until_shown()
+            shutil.rmtree(session.state_dir())
+            wait_until_restored(inside)
+            lorentz.ok("unfreeze", inside.name, session=session)
+            inside.line(ev="up")
+            assert inside.finish() == 0
+            assert not (session.state_dir() / inside.name).exists()
+
+
 def test_waits_follow_changes_after_the_directory_was_deleted():
     sleep = [build.c("waits/sleep"), str(100 * 10**9), "nanosleep", "clock_nanosleep-realtime-abs"]
     with own_session() as session, Inside(*sleep, rate="1", session=session) as inside:

@@ -21,7 +21,8 @@ use crate::{freeze, skip, Container, Mechanism};
 pub(crate) struct ClockWatch {
     container: Container,
     clock: Clock,
-    changes: File,
+    /// The pipe; `None` while the container's directory is deleted.
+    changes: Option<File>,
     /// The watch over the container's directory; `None` if the kernel refuses it.
     directory: Option<DirectoryWatch>,
     /// When to look without being woken.
@@ -37,12 +38,18 @@ struct Announced {
 
 impl ClockWatch {
     /// Begins the watch over the clock of `container`. `None` if the clock cannot be changed.
-    pub(crate) fn of(container: &Container, clock: Clock) -> Option<ClockWatch> {
+    pub(crate) fn of(
+        container: &Container,
+        clock: Clock,
+        directory: Option<DirectoryWatch>,
+    ) -> Option<ClockWatch> {
         if container.record().mechanism != Mechanism::Shim {
             return None;
         }
-        let changes = listen(&container.clock_path()).ok()?;
-        let directory = DirectoryWatch::of(container).ok();
+        let changes = listen(&container.clock_path()).ok();
+        if changes.is_none() && directory.is_none() {
+            return None;
+        }
         let mut watch = ClockWatch {
             container: container.clone(),
             clock,
@@ -74,7 +81,8 @@ impl ClockWatch {
 
 impl LoopTask for ClockWatch {
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        self.directory.iter().map(DirectoryWatch::fd).chain([self.changes.as_fd()]).collect()
+        let changes = self.changes.iter().map(AsFd::as_fd);
+        self.directory.iter().map(DirectoryWatch::fd).chain(changes).collect()
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -89,7 +97,7 @@ impl LoopTask for ClockWatch {
         // The pipe that is opened anew is quiet until the next controller closes it. The care below sees the work of a controller
         // that has closed it before.
         if let Ok(changes) = listen(&self.container.clock_path()) {
-            self.changes = changes;
+            self.changes = Some(changes);
         }
         let left = self.clock.supervise().ok().flatten();
         // Of a clock without an error nothing is to be done. An experiment looks after the clocks that it moves, and wakes this monitor

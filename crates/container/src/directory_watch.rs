@@ -33,23 +33,27 @@ pub(crate) struct DirectoryWatch {
 }
 
 impl DirectoryWatch {
-    /// Begins the watch.
+    /// Begins the watch. `clock` is the clock's file; the directory may be deleted by now.
     ///
     /// # Errors
     ///
-    /// If the clock cannot be opened, or the kernel has no directory notifications.
-    pub(crate) fn of(container: &Container) -> io::Result<DirectoryWatch> {
-        let clock = File::options().read(true).write(true).open(container.clock_path())?;
+    /// If the kernel has no directory notifications.
+    pub(crate) fn of(container: &Container, clock: BorrowedFd) -> io::Result<DirectoryWatch> {
+        let clock = File::from(clock.try_clone_to_owned()?);
         if !container.is_clock_held() {
-            container.take_clock_over(clock.as_fd())?;
+            let _ = container.take_clock_over(clock.as_fd());
         }
         let mut notifications = SigSet::empty();
         notifications.add(Signal::SIGIO);
         notifications.thread_block()?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = SignalFd::with_flags(&notifications, flags)?;
-        let watched = Some(watch(container)?);
-        Ok(DirectoryWatch { container: container.clone(), clock, signals, watched, due: None })
+        let watched = match watch(container) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            watched => watched.ok(),
+        };
+        let due = (!container.is_complete()).then(|| HostMoment::now().after(RESTORE_DELAY));
+        Ok(DirectoryWatch { container: container.clone(), clock, signals, watched, due })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
@@ -21,6 +21,7 @@ use nix::unistd::{fork, pipe, setsid, ForkResult, Pid};
 
 use crate::background::{self, close_standard_streams};
 use crate::clock_watch::ClockWatch;
+use crate::directory_watch::DirectoryWatch;
 use crate::newcomers::NewcomerTask;
 use crate::{skip, time_namespace, Container, Mechanism, MonitorKind};
 
@@ -56,10 +57,10 @@ pub fn run(
     wait_while_frozen: bool,
     joins: impl FnOnce(&Container) -> anyhow::Result<()>,
 ) -> anyhow::Result<i32> {
-    let before = |container: &Container, clock: &Clock| {
+    let before = |container: &Container, clock: &Clock, directory: Option<&mut DirectoryWatch>| {
         joins(container).map_err(io::Error::other)?;
         if wait_while_frozen {
-            wait_until_unfrozen(container, clock)?;
+            wait_until_unfrozen(container, clock, directory)?;
         }
         Ok(())
     };
@@ -73,14 +74,14 @@ pub fn run(
 /// As [`run`].
 pub fn exec(container: &Container, command: &[OsString]) -> anyhow::Result<i32> {
     let container = container.enter(MonitorKind::Exec)?;
-    launch_and_supervise(container, command, MonitorKind::Exec, |_, _| Ok(()))
+    launch_and_supervise(container, command, MonitorKind::Exec, |_, _, _| Ok(()))
 }
 
 fn launch_and_supervise(
     mut container: Container,
     command: &[OsString],
     kind: MonitorKind,
-    before: impl FnOnce(&Container, &Clock) -> io::Result<()>,
+    before: impl FnOnce(&Container, &Clock, Option<&mut DirectoryWatch>) -> io::Result<()>,
 ) -> anyhow::Result<i32> {
     let clock = container.clock()?;
     let launched = launch(&mut container, clock, command, kind, before);
@@ -106,7 +107,7 @@ fn launch(
     clock: Clock,
     command: &[OsString],
     kind: MonitorKind,
-    before: impl FnOnce(&Container, &Clock) -> io::Result<()>,
+    before: impl FnOnce(&Container, &Clock, Option<&mut DirectoryWatch>) -> io::Result<()>,
 ) -> anyhow::Result<ExecMonitor> {
     let words = command.iter().map(|word| CString::new(word.as_bytes()));
     let words = words.collect::<Result<Vec<_>, _>>().context("a command without NUL bytes")?;
@@ -121,6 +122,8 @@ fn launch(
     }
     skip::start_where_asked(container, &clock)?;
     let target = target(container, &clock)?;
+    let clock_file = target.clock.try_clone()?;
+    let mut directory = None;
     let group = container.cgroup().and_then(|cgroup| cgroup.open().ok());
     // Other commands find the program by its clock. Before an unfreeze, and in a time namespace, they find it by its number alone.
     let by_number = clock.is_frozen() || container.record().mechanism != Mechanism::Shim;
@@ -131,14 +134,16 @@ fn launch(
         if let Some(cgroup) = container.cgroup().filter(|_| !forked.in_group) {
             cgroup.add(forked.pid.as_raw() as u32)?;
         }
-        before(container, &clock)
+        // Not earlier: the watch blocks a signal, and the program would begin so.
+        directory = watch_over_directory(container, clock_file.as_fd());
+        before(container, &clock, directory.as_mut())
     };
     let mut monitor =
         ExecMonitor::launch(&words, target, group.as_ref().map(AsFd::as_fd), prepare)?;
     let program = monitor.pid();
     monitor.on_set_wall(set_wall(container));
     monitor.on_adjust(adjust(container));
-    keep_watch(&mut monitor, container, clock)?;
+    keep_watch_with(&mut monitor, container, clock, directory);
     // The program's first exec waits for the monitor. All that need not come before it follows while the program runs.
     monitor.serve_start()?;
     if let Some(pid) = program.filter(|_| !by_number) {
@@ -159,25 +164,35 @@ pub fn monitor_of(container: &Container) -> anyhow::Result<ExecMonitor> {
     let mut monitor = ExecMonitor::without_program(target(container, &clock)?)?;
     monitor.on_set_wall(set_wall(container));
     monitor.on_adjust(adjust(container));
-    keep_watch(&mut monitor, container, clock)?;
+    keep_watch(&mut monitor, container, clock);
     Ok(monitor)
 }
 
 /// Makes the monitor look after the container's clock, and after those who enter the container.
-pub(crate) fn keep_watch(
+pub(crate) fn keep_watch(monitor: &mut ExecMonitor, container: &Container, clock: Clock) {
+    let directory = watch_over_directory(container, monitor.clock_file());
+    keep_watch_with(monitor, container, clock, directory);
+}
+
+fn keep_watch_with(
     monitor: &mut ExecMonitor,
     container: &Container,
     clock: Clock,
-) -> anyhow::Result<()> {
+    directory: Option<DirectoryWatch>,
+) {
     let mut tasks: Vec<Box<dyn LoopTask>> = Vec::new();
-    if let Some(watch) = ClockWatch::of(container, clock) {
+    if let Some(watch) = ClockWatch::of(container, clock, directory) {
         tasks.push(Box::new(watch));
     }
     if let Some(watch) = NewcomerTask::of(container) {
         tasks.push(Box::new(watch));
     }
     monitor.set_loop_tasks(tasks);
-    Ok(())
+}
+
+fn watch_over_directory(container: &Container, clock: BorrowedFd) -> Option<DirectoryWatch> {
+    let is_shim = container.record().mechanism == Mechanism::Shim;
+    is_shim.then(|| DirectoryWatch::of(container, clock).ok()).flatten()
 }
 
 /// Sets the wall clock for a program of the container: the same step as an operator's, within the limits of clock_settime(2).
@@ -212,8 +227,12 @@ pub(crate) fn target(container: &Container, clock: &Clock) -> anyhow::Result<Tar
 /// Waits for the unfreeze of a container that was started frozen. Only then its first instruction runs.
 ///
 /// It sleeps until the clock changes, for a network of many nodes is made while all of them wait. A controller that is stopped in its
-/// change does not wake it; so it looks now and then, ever less often.
-fn wait_until_unfrozen(container: &Container, clock: &Clock) -> io::Result<()> {
+/// change does not wake it; so it looks now and then, ever less often. Meanwhile it looks after the container's directory.
+fn wait_until_unfrozen(
+    container: &Container,
+    clock: &Clock,
+    mut directory: Option<&mut DirectoryWatch>,
+) -> io::Result<()> {
     const ENDING_SIGNALS: [Signal; 4] =
         [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
     const FIRST_INTERVAL: Span = Span(NANOS_PER_SEC / 100);
@@ -222,6 +241,10 @@ fn wait_until_unfrozen(container: &Container, clock: &Clock) -> io::Result<()> {
     // The monitor has these signals blocked. Nobody reads them here, so they stay pending for it.
     let signals = SignalFd::new(&ENDING_SIGNALS.into_iter().collect())?;
     while clock.is_frozen() {
+        if let Some(directory) = &mut directory {
+            directory.attend();
+        }
+        let restores = directory.as_ref().and_then(|watch| watch.left());
         // The clock of an older version of Lorentz has no pipe.
         let changes = listen(&container.clock_path()).ok();
         // The pipe says nothing of a change that ended before it was opened.
@@ -229,11 +252,13 @@ fn wait_until_unfrozen(container: &Container, clock: &Clock) -> io::Result<()> {
             break;
         }
         let announced = clock.reading().to_come.first().map(|next| Span(next.left.0.max(0)));
-        let timeout =
-            TimeSpec::nanoseconds(announced.map_or(interval, |left| left.min(interval)).0);
+        let restores = restores.map(|left| Span(left.as_nanos() as i64));
+        let timeout = [announced, restores].into_iter().flatten().fold(interval, Span::min);
+        let timeout = TimeSpec::nanoseconds(timeout.0);
         interval = Span(interval.0 * 2).min(MAX_INTERVAL);
         let mut fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         fds.extend(changes.iter().map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::empty())));
+        fds.extend(directory.iter().map(|watch| PollFd::new(watch.fd(), PollFlags::POLLIN)));
         match ppoll(&mut fds, Some(timeout), None) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
@@ -255,7 +280,7 @@ fn hand_over(
         let container = container.enter(kind)?;
         container.take_clock_over(monitor.clock_file())?;
         // The clock watch of the parent belongs to the parent.
-        keep_watch(monitor, &container, container.clock()?)?;
+        keep_watch(monitor, &container, container.clock()?);
         close_standard_streams()?;
         drop(ready);
         monitor.serve_rest()?;

@@ -73,7 +73,7 @@ pub fn hand_over_to_background(
         let container = container.enter(MonitorKind::Runtime)?;
         container.take_clock_over(monitor.clock_file())?;
         // The clock watch of the parent belongs to the parent.
-        keep_watch(monitor, &container, container.clock()?)?;
+        keep_watch(monitor, &container, container.clock()?);
         monitor.program_begins(Pid::from_raw(first as i32));
         monitor.accept_registrations(RegistrationSocket::listening(socket)?);
         close_standard_streams()?;

@@ -171,11 +171,6 @@ impl Clock {
         Ok(followed)
     }
 
-    /// Whether anything has made the clock err, or a daemon has disciplined it.
-    pub fn may_err(&self) -> bool {
-        self.error_path().exists()
-    }
-
     /// Reads the clock's error.
     ///
     /// # Errors
@@ -192,7 +187,7 @@ impl Clock {
     ///
     /// If the file is gone.
     pub fn refresh_error(&self) -> io::Result<Option<Duration>> {
-        if !self.may_err() {
+        if !self.has_error() {
             return Ok(None);
         }
         let Some(_lock) = ClockLock::try_take(self.path())? else { return Ok(Some(LOOK_AGAIN)) };

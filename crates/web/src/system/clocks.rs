@@ -75,7 +75,7 @@ impl WatchedClock {
     }
 
     fn error(&self) -> Option<ClockError> {
-        if !self.clock.may_err() {
+        if !self.clock.has_error() {
             return None;
         }
         let error = self.clock.error().ok()?;
