@@ -35,17 +35,20 @@ static int send_until_told(pid_t to)
 int main(void)
 {
 	struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
-	int back[2], sent;
+	int back[2], go[2], sent;
 	pid_t me = getpid();
-	LT_CHECK(pipe(back) == 0);
+	LT_CHECK(pipe(back) == 0 && pipe(go) == 0);
 	LT_CHECK(sigaction(SIGRTMIN, &action, NULL) == 0);
 	lt_handle(SIGTRAP, on_trap, 0);
 	if (fork() == 0) {
+		LT_CHECK(read(go[0], &sent, 1) == 1);
 		sent = send_until_told(me);
 		LT_CHECK(write(back[1], &sent, sizeof sent) == sizeof sent);
 		_exit(0);
 	}
+	/* Once they come, this process may do nothing but handle them. */
 	lt_emit("ready", ",\"pid\":%d", me);
+	LT_CHECK(write(go[1], "", 1) == 1);
 	LT_CHECK(read(back[0], &sent, sizeof sent) == sizeof sent);
 	raise(SIGTRAP);
 	lt_emit("signals", ",\"sent\":%d,\"came\":%d,\"in_order\":%d,\"trapped\":%d", sent, (int)came,
