@@ -127,6 +127,26 @@ def test_it_is_made_anew_before_the_program_begins():
             assert not (session.state_dir() / inside.name).exists()
 
 
+def test_it_is_made_anew_by_the_monitor_that_takes_over():
+    """The command ends before its monitor has made the directory anew, and a program is left."""
+    year = 'date "+{\\"ev\\":\\"year\\",\\"year\\":%Y}"'
+    script = f"(while :; do {year}; sleep 0.1; done) & read -r _"
+    with own_session() as session:
+        how = {"at": AT, "session": session, "stdin": True}
+        with Inside("/bin/sh", "-c", script, **how) as inside:
+            inside.line(ev="year")
+            inside.wait_until_shown()
+            shutil.rmtree(session.state_dir())
+            inside.close_stdin()
+            inside.process.wait(timeout=20)
+            wait_until_restored(inside)
+            seen = len(inside.lines(ev="year"))
+            assert {one["year"] for one in inside.wait_for(seen + 5, ev="year")} == {2038}
+            inside.verb("leap", "--by", "3y")
+            inside.line(ev="year", year=2041)
+            lorentz.ok("rm", "--force", inside.name, session=session)
+
+
 def test_waits_follow_changes_after_the_directory_was_deleted():
     sleep = [build.c("waits/sleep"), str(100 * 10**9), "nanosleep", "clock_nanosleep-realtime-abs"]
     with own_session() as session, Inside(*sleep, rate="1", session=session) as inside:

@@ -277,8 +277,7 @@ fn hand_over(
     kind: MonitorKind,
 ) -> anyhow::Result<()> {
     background::start(|ready| {
-        let container = container.enter(kind)?;
-        container.take_clock_over(monitor.clock_file())?;
+        let container = enter_as(monitor, container, kind)?;
         // The clock watch of the parent belongs to the parent.
         keep_watch(monitor, &container, container.clock()?);
         close_standard_streams()?;
@@ -287,6 +286,26 @@ fn hand_over(
         container.leave()?;
         Ok(())
     })
+}
+
+/// Makes the directory of `container` anew, on whose clock `monitor` is, if it was deleted a moment ago.
+pub(crate) fn complete(monitor: &ExecMonitor, container: &Container) -> anyhow::Result<()> {
+    if !container.is_complete() {
+        container.restore(monitor.clock_file())?;
+    }
+    Ok(())
+}
+
+/// Makes this process, which goes on as `monitor`, a monitor of `container`.
+pub(crate) fn enter_as(
+    monitor: &ExecMonitor,
+    container: &Container,
+    kind: MonitorKind,
+) -> anyhow::Result<Container> {
+    complete(monitor, container)?;
+    let container = container.enter(kind)?;
+    container.take_clock_over(monitor.clock_file())?;
+    Ok(container)
 }
 
 /// Brings the running process `pid` into virtual time, with the others that `reach` names. A process in the background supervises it

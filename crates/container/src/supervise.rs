@@ -12,7 +12,7 @@ use lorentz_inject::{register_process, ExecMonitor, RegistrationSocket, SelfRegi
 use nix::unistd::Pid;
 
 use crate::background::{self, close_inherited, close_standard_streams, keep_only};
-use crate::lifecycle::{keep_watch, monitor_of};
+use crate::lifecycle::{complete, enter_as, keep_watch, monitor_of};
 use crate::{Container, MonitorKind};
 
 /// The name of the registration socket, in the container's directory: the monitor supervises the processes that register there.
@@ -66,12 +66,12 @@ pub fn hand_over_to_background(
     container: &Container,
     first: u32,
 ) -> anyhow::Result<()> {
+    complete(monitor, container)?;
     let socket = bind_anew(container).context("making the monitor's door")?;
     background::start(|ready| {
         // An engine waits for the end of pipes that it has given to its runtime.
         close_inherited()?;
-        let container = container.enter(MonitorKind::Runtime)?;
-        container.take_clock_over(monitor.clock_file())?;
+        let container = enter_as(monitor, container, MonitorKind::Runtime)?;
         // The clock watch of the parent belongs to the parent.
         keep_watch(monitor, &container, container.clock()?);
         monitor.program_begins(Pid::from_raw(first as i32));

@@ -13,7 +13,7 @@ interface Wanted {
 }
 
 /** Instant of a change, s from the start of the network. */
-export const secondsOf = (one: ScheduledChange) => Number(one.at_ns) / 1e9;
+const secondsOf = (one: ScheduledChange) => Number(one.at_ns) / 1e9;
 
 const same = (a: number, b: number) => Math.abs(a - b) < 1e-9;
 

@@ -17,7 +17,7 @@ pub struct ActionRequest {
     pub dry: bool,
 }
 
-/// What makes a clock err, or ends its error.
+/// A fault of a clock, or the end of all.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -96,7 +96,7 @@ pub enum Action {
     Clock {
         /// The container.
         name: String,
-        /// What happens to its clock.
+        /// The fault.
         fault: ClockFault,
         /// How far a bump or a strobe moves it; how much too fast a drift lets it run: `+90s`, `+200ppm`.
         #[serde(default)]

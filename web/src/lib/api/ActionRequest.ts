@@ -62,7 +62,7 @@ to?: string, } | { "do": "clock",
  */
 name: string, 
 /**
- * What happens to its clock.
+ * The fault.
  */
 fault: ClockFault, 
 /**
