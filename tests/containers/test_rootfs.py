@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from framework import lorentz
-from framework.containers import Bundle, rootfs
+from framework.containers import Bundle, rootfs, runtime, wait
 from framework.running import Inside
 
 
@@ -24,6 +26,14 @@ def assert_nothing_left() -> None:
     session = str(lorentz.session.folder)
     mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if session in line]
     assert not mounts, mounts
+
+
+def traced(call: str, injected: str, name: str) -> tuple[list[str], Path]:
+    """Returns the words of strace that meddle with a runtime's system calls `call` on the file with
+    the state of container `name`, and that file."""
+    noted = lorentz.session.state_dir() / ".runtime" / name / "state.json"
+    strace = ["strace", "-o", "/dev/null", "-P", str(noted)]
+    return [*strace, "-e", f"trace={call}", "-e", f"inject={call}:{injected}"], noted
 
 
 def test_a_program_runs_in_its_own_root_on_its_own_clock():
@@ -65,10 +75,8 @@ def test_a_program_may_end_before_the_runtime_has_noted_its_start():
     """The monitor removes the container's files after the last program's end: the runtime, which
     still had to write one of them, failed."""
     name = "ends-at-once"
-    noted = lorentz.session.state_dir() / ".runtime" / name / "state.json"
     # The runtime alone is slow, each time that it opens the file.
-    strace = ["strace", "-o", "/dev/null", "-P", str(noted)]
-    strace += ["-e", "trace=openat", "-e", "inject=openat:delay_enter=1000000"]
+    strace, _ = traced("openat", "delay_enter=1000000", name)
     words = ["run", "--rootfs", str(rootfs()), "--name", name, "--", "true"]
     done = subprocess.run(
         [*strace, *lorentz.session.command(), *words],
@@ -181,6 +189,64 @@ def test_nothing_is_left_of_a_killed_command_when_its_program_has_ended():
         a.close_stdin()
         lorentz.wait_until_gone(a.name, 10)
         assert_nothing_left()
+
+
+@pytest.mark.parametrize("count", range(1, 5))
+def test_nothing_is_left_of_a_command_that_was_killed_as_it_wrote_its_state(count):
+    """libcontainer empties the file and then writes it: twice when it makes the container, and once
+    when the program has begun. Between these the runtime adds to it."""
+    name = f"killed-at-{count}"
+    strace, noted = traced("write", f"signal=SIGKILL:when={count}", name)
+    words = ["run", "--rootfs", str(rootfs()), "--name", name, "--", "sh", "-c", "read line"]
+    with subprocess.Popen(
+        [*strace, *lorentz.session.command(), *words],
+        env=lorentz.session.environment(),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as killed:
+        assert killed.wait(timeout=60) == -signal.SIGKILL
+        assert count == 1 or noted.read_text() == ""
+    if count in (2, 3):
+        # The container is made, and waits for its start.
+        lorentz.ok("rm", "--force", name)
+    lorentz.wait_until_gone(name, 10)
+    assert_nothing_left()
+    assert not list(Path("/sys/fs/cgroup").rglob(f"lorentz-{name}"))
+
+
+def test_a_state_is_read_whole_while_it_is_written():
+    with Bundle(["sleep", "100000"], at="2038-01-19") as bundle:
+        bundle.ok("create", "--bundle", str(bundle.folder), bundle.id)
+        strace, noted = traced("write", "delay_enter=3000000", bundle.id)
+        with subprocess.Popen(
+            [*strace, str(runtime()), "start", bundle.id],
+            env=lorentz.session.environment(),
+            stdin=subprocess.DEVNULL,
+        ) as starts:
+            wait(lambda: noted.read_text() == "", "the file is emptied")
+            assert bundle.status() == "running"
+            assert noted.read_text() == ""
+            assert starts.wait(timeout=60) == 0
+
+
+def test_a_program_may_go_while_the_runtime_looks_at_it():
+    """libcontainer finds its directory below /proc, and then no file there. Whoever looks again
+    finds no directory: here it does, for the program has not gone."""
+    with Bundle(["sleep", "100000"], at="2038-01-19") as bundle:
+        bundle.start()
+        strace = ["strace", "-o", "/dev/null", "-P", "stat", "-e", "trace=openat"]
+        strace += ["-e", "inject=openat:error=ENOENT:when=1"]
+        for words in (["state", bundle.id], ["delete", "--force", bundle.id]):
+            done = subprocess.run(
+                [*strace, str(runtime()), *words],
+                env=lorentz.session.environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_bundle_is_run_with_another_clock_and_another_program():

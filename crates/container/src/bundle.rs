@@ -210,7 +210,7 @@ pub fn make_bundle(
     // An unprivileged user outside must be able to reach it. Nothing in it is secret but its config.
     let base = if options.user_namespace { PathBuf::from(DEFAULT_ROOT) } else { runtime_root() };
     remove_orphans(&base);
-    let dir = base.join(BUNDLES).join(name);
+    let dir = bundle_dir(&base, name);
     remove_bundle(&dir);
     DirBuilder::new().recursive(true).mode(0o711).create(&dir)?;
     let me = Process::current()?;
@@ -220,6 +220,11 @@ pub fn make_bundle(
         remove_bundle(&dir);
     }
     made.map(|()| dir)
+}
+
+/// Returns the directory of the bundle that [`make_bundle`] makes for container `name` of the runtime's directory `base`.
+pub fn bundle_dir(base: &Path, name: &str) -> PathBuf {
+    base.join(BUNDLES).join(name)
 }
 
 /// Removes the bundles whose maker was killed before the runtime had made a container.

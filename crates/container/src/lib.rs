@@ -70,8 +70,9 @@ pub use background::{
 };
 pub use batch_spawn::{spawn_batch, BatchSpawn, MAX_BATCH};
 pub use bundle::{
-    bundle_config, is_bundle_of_ours, make_bundle, remove_bundle, runtime, runtime_root,
-    write_config, Bind, RootOptions, RootSource, IDLE_ANNOTATION, NARROW_CAPSET_ANNOTATION,
+    bundle_config, bundle_dir, is_bundle_of_ours, make_bundle, remove_bundle, runtime,
+    runtime_root, write_config, Bind, RootOptions, RootSource, IDLE_ANNOTATION,
+    NARROW_CAPSET_ANNOTATION,
 };
 pub use clear::{clear, clear_all};
 pub use clock_request::{ClockAnswer, ClockRequest};

@@ -25,7 +25,7 @@ use crate::config::{Config, Time};
 use crate::create::bundle;
 use crate::lifecycle;
 use crate::resources;
-use crate::runtime_dir::RuntimeDir;
+use crate::runtime_dir::{save, RuntimeDir};
 
 /// The verb `checkpoint`. As with other runtimes, a container that does not go on is deleted.
 pub fn checkpoint(runtime_dir: &RuntimeDir, args: &CheckpointArgs) -> anyhow::Result<i32> {
@@ -158,7 +158,7 @@ fn describe(runtime_dir: &RuntimeDir, id: &str, config: &Config) -> anyhow::Resu
     let spec = config.spec()?;
     tasks.set_systemd(runtime_dir.systemd).set_annotations(spec.annotations().clone());
     tasks.set_creator(nix::unistd::geteuid().as_raw());
-    tasks.save()?;
+    save(&tasks)?;
     YoukiConfig::from_spec(&spec, id)?.save(&dir)?;
     Ok(tasks)
 }
@@ -213,7 +213,7 @@ fn finish(
     container.set_program_of_others(pid)?;
     container.leave()?;
     let (spec, pid) = (config.spec()?, pid as i32);
-    tasks.set_status(ContainerStatus::Created).set_pid(pid).save()?;
+    save(tasks.set_status(ContainerStatus::Created).set_pid(pid))?;
     let hooks = spec.hooks().as_ref();
     let run = |hooks, tasks: &Tasks| run_hooks(hooks, Some(&tasks.state), None, None, None);
     #[allow(deprecated)]
@@ -223,7 +223,7 @@ fn finish(
         fs::write(path, pid.to_string())
             .with_context(|| format!("--pid-file {}", path.display()))?;
     }
-    tasks.set_status(ContainerStatus::Running).save()?;
+    save(tasks.set_status(ContainerStatus::Running))?;
     if !was_frozen {
         unfreeze(&container)?;
     }

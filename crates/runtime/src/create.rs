@@ -22,7 +22,7 @@ use crate::config::{Config, Time, Wanted};
 use crate::copyup;
 use crate::lifecycle;
 use crate::log_capture::with_logged_cause;
-use crate::runtime_dir::RuntimeDir;
+use crate::runtime_dir::{save, RuntimeDir};
 use crate::terminal::{self, Console};
 use crate::workload::Workload;
 
@@ -317,7 +317,7 @@ fn build(
     let mut tasks = with_logged_cause(|| builder.build())
         .with_context(|| format!("creating container {}", order.id))?;
     tasks.state.bundle = bundle;
-    let saved = tasks.save().map_err(anyhow::Error::from).and_then(|()| {
+    let saved = save(&tasks).and_then(|()| {
         let root = Path::new(value["root"]["path"].as_str().unwrap_or_default());
         copyup::fill(&copied_up, root, tasks.pid().map_or(0, |pid| pid.as_raw()))
     });

@@ -13,7 +13,7 @@ use lorentz_control::processes::has_left_real_time;
 use nix::sys::signal::{sigprocmask, SigSet, SigmaskHow};
 use serde_json::{json, Value};
 
-use crate::runtime_dir::RuntimeDir;
+use crate::runtime_dir::{announce, save, RuntimeDir};
 
 /// Returns a status in the specification's words.
 pub fn word(status: ContainerStatus) -> &'static str {
@@ -45,6 +45,7 @@ pub fn start(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<i32> {
         // The program may end before its start is noted in the container's directory. The monitor, which removes the directory then,
         // waits for this lock.
         let _lock = runtime_dir.lock_container(id)?;
+        announce(&tasks, ContainerStatus::Running)?;
         tasks.start().with_context(|| format!("starting container {id}"))?;
     }
     if let Some(container) = timed.filter(|one| one.record().mechanism == Mechanism::Shim) {
@@ -108,7 +109,7 @@ pub fn kill(runtime_dir: &RuntimeDir, args: &Kill) -> anyhow::Result<i32> {
     tasks.kill(signal, args.all).with_context(|| format!("killing container {id}"))?;
     if matches!(before, ContainerStatus::Created | ContainerStatus::Paused) {
         // libcontainer takes any signal for one that ends the container.
-        tasks.set_status(before).save()?;
+        save(tasks.set_status(before))?;
     }
     Ok(0)
 }
@@ -137,14 +138,9 @@ fn delete_made(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Resul
     };
     let mut tasks = match runtime_dir.tasks(id) {
         Err(error) if !force => return Err(error),
-        Err(_) => {
-            // A runtime was killed while it made the container. Or the monitor has deleted it while this process waited for the lock.
-            let dir = runtime_dir.dir(id)?;
-            return match dir.exists() {
-                true => Ok(std::fs::remove_dir_all(dir)?),
-                false => Ok(()),
-            };
-        }
+        // The monitor has deleted it while this process waited for the lock.
+        Err(_) if !runtime_dir.dir(id)?.exists() => return Ok(()),
+        Err(_) => runtime_dir.remains(id)?,
         Ok(tasks) => tasks,
     };
     if !force && !matches!(tasks.status(), ContainerStatus::Stopped | ContainerStatus::Created) {
@@ -157,7 +153,9 @@ fn delete_made(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Resul
 pub fn clear(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<()> {
     {
         let _lock = runtime_dir.lock_container(id)?;
-        delete_tasks(&mut runtime_dir.tasks(id)?, true)?;
+        runtime_dir.remove_drafts(id);
+        let tasks = runtime_dir.tasks(id);
+        delete_tasks(&mut tasks.or_else(|_| runtime_dir.remains(id))?, true)?;
     }
     runtime_dir.leave();
     Ok(())
@@ -170,7 +168,9 @@ fn delete_tasks(tasks: &mut Tasks, force: bool) -> anyhow::Result<()> {
     let end = Instant::now() + DELETE_TIMEOUT;
     loop {
         match tasks.delete(force) {
-            Err(LibcontainerError::CgroupManager(_)) if Instant::now() < end => {}
+            // The second: the first process went while libcontainer looked at it.
+            Err(LibcontainerError::CgroupManager(_) | LibcontainerError::Procfs(_))
+                if Instant::now() < end => {}
             done => {
                 done.with_context(|| format!("deleting container {}", tasks.id()))?;
                 remove_bundle(tasks.bundle());
@@ -223,7 +223,7 @@ pub fn pause(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<i32> {
     match container.cgroup() {
         Some(cgroup) => {
             cgroup.freeze()?;
-            tasks.set_status(ContainerStatus::Paused).save()?;
+            save(tasks.set_status(ContainerStatus::Paused))?;
         }
         None => {
             if let Err(error) = tasks.pause() {
@@ -287,7 +287,7 @@ pub fn resume(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<i32> {
         None => tasks.resume()?,
     }
     clock.quiesce();
-    tasks.set_status(ContainerStatus::Running).save()?;
+    save(tasks.set_status(ContainerStatus::Running))?;
     Ok(0)
 }
 

@@ -6,10 +6,15 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context};
-use libcontainer::container::Container as Tasks;
+use libcontainer::container::{Container as Tasks, ContainerStatus, State};
+use libcontainer::error::LibcontainerError;
 use liboci_cli::GlobalOpts;
-use lorentz_container::{runtime_root, Container, StateDir};
+use lorentz_container::{bundle_dir, runtime_root, Container, StateDir};
 use nix::fcntl::{Flock, FlockArg};
+
+/// The state of a container, in its directory. libcontainer empties its own file before it writes it: whoever reads that file in
+/// between, or after a kill, takes this one, which is always whole.
+const WHOLE_STATE: &str = "state.whole.json";
 
 /// The runtime's directory, and the kind of control groups.
 pub struct RuntimeDir {
@@ -65,7 +70,25 @@ impl RuntimeDir {
         if !dir.exists() {
             bail!("container {id:?} does not exist");
         }
-        Tasks::load(dir).with_context(|| format!("container {id:?}"))
+        let loaded = match Tasks::load(dir.clone()) {
+            // The first process went while libcontainer looked at it. Now it is not there.
+            Err(LibcontainerError::Procfs(_)) => Tasks::load(dir),
+            Err(LibcontainerError::State(error)) => match load_whole(dir) {
+                Some(whole) => whole,
+                None => Err(error.into()),
+            },
+            loaded => loaded,
+        };
+        loaded.with_context(|| format!("container {id:?}"))
+    }
+
+    /// Returns what is left of container `id`, which was never whole: a runtime was killed while it made the container.
+    pub fn remains(&self, id: &str) -> anyhow::Result<Tasks> {
+        let bundle = bundle_dir(&self.root, id);
+        let state = State::new(id, ContainerStatus::Stopped, None, bundle);
+        let mut tasks = Tasks { state, root: self.dir(id)? };
+        tasks.set_systemd(self.systemd);
+        Ok(tasks)
     }
 
     /// Lists the ids of all containers.
@@ -101,6 +124,27 @@ impl RuntimeDir {
     pub fn leave(&self) {
         let _ = fs::remove_dir(&self.root);
     }
+}
+
+/// Saves a container's state, so that there is always a whole one in its directory.
+pub fn save(tasks: &Tasks) -> anyhow::Result<()> {
+    announce(tasks, tasks.status())?;
+    Ok(tasks.save()?)
+}
+
+/// Writes a container's state as it will be when libcontainer has saved it.
+pub fn announce(tasks: &Tasks, status: ContainerStatus) -> anyhow::Result<()> {
+    let state = State { status, ..tasks.state.clone() };
+    let path = tasks.root.join(WHOLE_STATE);
+    let new = path.with_extension("new");
+    fs::write(&new, serde_json::to_vec(&state)?)?;
+    Ok(fs::rename(new, path)?)
+}
+
+fn load_whole(dir: PathBuf) -> Option<Result<Tasks, LibcontainerError>> {
+    let text = fs::read(dir.join(WHOLE_STATE)).ok()?;
+    let mut tasks = Tasks { state: serde_json::from_slice(&text).ok()?, root: dir };
+    Some(tasks.refresh_status().map(|()| tasks))
 }
 
 fn lock_dir(dir: &Path) -> io::Result<Flock<File>> {
