@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from framework import checkpoints, lorentz, needs
+from framework import checkpoints, lorentz, needs, processes, steps
 from framework.checkpoints import Restored, save
 from framework.running import Inside
 
@@ -121,6 +121,31 @@ def test_a_checkpoint_that_is_killed(tmp_path):
     assert True in outcomes
 
 
+@pytest.mark.parametrize(
+    "call",
+    ["clone", "kill", "mkdir", "rename", "unlink", "utimensat", "wait4", "write"],
+)
+def test_a_checkpoint_that_is_killed_at_a_step(call, tmp_path):
+    """By the calls that change something, or wait for CRIU."""
+    tag = processes.new_tag()
+    with contextlib.ExitStack() as each:
+
+        def attempt(count: int) -> int:
+            run = each.enter_context(shell())
+            run.wait_for(3, ev="n")
+            runs.append(run)
+            words = ["checkpoint", run.name, "-o", str(tmp_path / str(count))]
+            command = [*lorentz.session.command(), *words]
+            return steps.status_at(call, count, command, tmp_path, tag, children=False)
+
+        runs: list[Inside] = []
+        for status in steps.until_unharmed(attempt):
+            assert status in (0, steps.KILLED), (tmp_path / "log").read_text()
+            runs_on = judge(runs[-1], tmp_path / str(len(runs)))
+            assert status == steps.KILLED or not runs_on
+            each.close()
+
+
 def test_a_criu_that_is_killed_in_a_checkpoint(tmp_path, waiting_criu):
     killed = 0
     for turn in range(12):
@@ -181,6 +206,26 @@ def test_a_restore_that_is_killed(saved):
             lorentz.ok("rm", "--force", name)
             lorentz.wait_until_gone(name)
         assert is_whole(saved)
+
+
+@pytest.mark.parametrize("call", ["clone", "openat", "recvfrom"])
+def test_a_restore_that_is_killed_at_a_step(saved, call, tmp_path):
+    """The command alone, as it starts what restores, and waits for it."""
+    tag = processes.new_tag()
+    name = f"k{os.getpid()}-{call}"
+    words = [*lorentz.session.command(), "restore", str(saved), "--name", name]
+    try:
+        for status in steps.until_unharmed(
+            lambda count: steps.status_at(call, count, words, tmp_path, tag, children=False)
+        ):
+            assert status in (0, steps.KILLED), (tmp_path / "log").read_text()
+            if wait_until_settled(name):
+                assert lorentz.ok("exec", name, "echo", "works") == "works\n"
+                lorentz.ok("rm", "--force", name)
+                lorentz.wait_until_gone(name)
+            assert is_whole(saved)
+    finally:
+        processes.kill_tagged(tag)
 
 
 @pytest.mark.parametrize("which", ["monitor", "criu"])

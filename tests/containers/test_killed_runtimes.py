@@ -1,10 +1,11 @@
-"""A runtime that is killed at any of its steps leaves nothing behind a delete."""
+"""A runtime that is killed at any of its steps leaves nothing behind a delete, and a command
+nothing behind the next one."""
 
 from __future__ import annotations
 
 import pytest
-from framework import checkpoints, lorentz, steps
-from framework.containers import Bundle, runtime
+from framework import checkpoints, lorentz, processes, steps
+from framework.containers import Bundle, rootfs, runtime
 
 pytestmark = pytest.mark.patient
 
@@ -30,3 +31,22 @@ def test_a_runtime_that_is_killed_leaves_nothing_behind_a_delete(verb, call):
             assert status in (0, steps.KILLED), log
             bundle.ok("delete", "--force", bundle.id)
             lorentz.wait_until_gone(bundle.id)
+
+
+@pytest.mark.parametrize("call", ["mkdir", "rename", "write"])
+def test_a_command_that_is_killed_leaves_nothing_behind_the_next(call, tmp_path):
+    options = ["--rootfs", str(rootfs()), "--name"]
+    words = [*lorentz.session.command(), "run", *options, "killed", "--", "true"]
+    bundles = lorentz.session.state_dir() / ".runtime"
+
+    def attempt(count: int) -> int:
+        return steps.status_at(call, count, words, tmp_path, processes.new_tag(), children=False)
+
+    for status in steps.until_unharmed(attempt):
+        assert status in (0, steps.KILLED), (tmp_path / "log").read_text()
+        if lorentz.shown("killed"):
+            # The container is made, and waits for its start; or it ends by itself.
+            lorentz.call("rm", "--force", "killed")
+            lorentz.wait_until_gone("killed", 10)
+        assert lorentz.ok("run", *options, "next", "--", "echo", "1") == "1\n"
+        assert not bundles.exists(), list(bundles.rglob("*"))

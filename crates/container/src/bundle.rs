@@ -35,6 +35,8 @@ const BELOW_STATE: &str = ".runtime";
 const IMAGE_RECORD: &str = "image";
 /// The file of a bundle with the process that makes it, and becomes the runtime: process id and start time.
 const MAKER: &str = "maker";
+/// A bundle has this before its maker's numbers as its name, until it has its record of them.
+const DRAFT: &str = ".";
 /// The directory of bundles, below the runtime's directory.
 const BUNDLES: &str = ".bundles";
 /// Capabilities of programs that run as root in a container, unless the bundle says otherwise. They are those that engines give.
@@ -212,9 +214,13 @@ pub fn make_bundle(
     remove_orphans(&base);
     let dir = bundle_dir(&base, name);
     remove_bundle(&dir);
-    DirBuilder::new().recursive(true).mode(0o711).create(&dir)?;
     let me = Process::current()?;
-    fs::write(dir.join(MAKER), format!("{} {}", me.pid, me.start_ticks))?;
+    let me = format!("{} {}", me.pid, me.start_ticks);
+    // It has its final name when it has its maker's.
+    let draft = bundle_dir(&base, &format!("{DRAFT}{me}"));
+    DirBuilder::new().recursive(true).mode(0o711).create(&draft)?;
+    fs::write(draft.join(MAKER), me)?;
+    fs::rename(draft, &dir)?;
     let made = fill_bundle(&dir, name, options.clone(), words);
     if made.is_err() {
         remove_bundle(&dir);
@@ -230,12 +236,15 @@ pub fn bundle_dir(base: &Path, name: &str) -> PathBuf {
 /// Removes the bundles whose maker was killed before the runtime had made a container.
 fn remove_orphans(base: &Path) {
     for entry in fs::read_dir(base.join(BUNDLES)).into_iter().flatten().flatten() {
-        let maker = fs::read_to_string(entry.path().join(MAKER)).unwrap_or_default();
+        let name = entry.file_name();
+        let draft = name.to_str().and_then(|name| name.strip_prefix(DRAFT)).map(str::to_string);
+        let maker = draft.or_else(|| fs::read_to_string(entry.path().join(MAKER)).ok());
+        let maker = maker.unwrap_or_default();
         let numbers = maker
             .split_once(' ')
             .and_then(|(pid, start)| Some((pid.parse().ok()?, start.parse().ok()?)));
         let has_maker = numbers.is_none_or(|(pid, start)| processes::is_running(pid, start));
-        if !has_maker && !base.join(entry.file_name()).exists() {
+        if !has_maker && !base.join(name).exists() {
             remove_bundle(&entry.path());
         }
     }

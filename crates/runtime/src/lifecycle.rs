@@ -151,9 +151,9 @@ fn delete_made(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Resul
 
 /// Deletes a container all of whose programs have ended. Its clock stays.
 pub fn clear(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<()> {
-    {
-        let _lock = runtime_dir.lock_container(id)?;
-        runtime_dir.remove_drafts(id);
+    runtime_dir.remove_drafts(id);
+    // Without a directory it was never made, or somebody else has deleted it.
+    if let Ok(_lock) = runtime_dir.lock_container(id) {
         let tasks = runtime_dir.tasks(id);
         delete_tasks(&mut tasks.or_else(|_| runtime_dir.remains(id))?, true)?;
     }

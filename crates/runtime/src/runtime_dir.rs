@@ -10,6 +10,7 @@ use libcontainer::container::{Container as Tasks, ContainerStatus, State};
 use libcontainer::error::LibcontainerError;
 use liboci_cli::GlobalOpts;
 use lorentz_container::{bundle_dir, runtime_root, Container, StateDir};
+use lorentz_control::processes::Process;
 use nix::fcntl::{Flock, FlockArg};
 
 /// The state of a container, in its directory. libcontainer empties its own file before it writes it: whoever reads that file in
@@ -48,17 +49,16 @@ impl RuntimeDir {
         Ok(self.root.join(id))
     }
 
-    /// Removes what this runtime writes for `libcontainer` while it makes container `id`, or starts a program in it: a runtime that
-    /// was killed has left it.
+    /// Removes what runtimes wrote while they made container `id`, or started a program in it, and were killed.
     pub fn remove_drafts(&self, id: &str) {
-        let is_draft = |name: &str| {
-            let rest = name.strip_prefix('.').and_then(|name| name.strip_prefix(id));
-            let rest = rest.and_then(|rest| rest.strip_prefix('.'));
-            let number = rest.map(|rest| rest.strip_prefix("exec.").unwrap_or(rest));
-            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        let maker = |name: &str| {
+            let rest = name.strip_prefix('.')?.strip_prefix(id)?.strip_prefix('.')?;
+            let of_kind = ["exec.", "console."].iter().find_map(|kind| rest.strip_prefix(kind));
+            of_kind.unwrap_or(rest).parse::<u32>().ok()
         };
         for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
-            if entry.file_name().to_str().is_some_and(is_draft) {
+            let Some(pid) = entry.file_name().to_str().and_then(maker) else { continue };
+            if Process::read(pid).is_none_or(|maker| maker.has_ended()) {
                 let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
             }
         }
