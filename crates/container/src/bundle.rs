@@ -2,7 +2,7 @@
 //! OCI runtime, and finds that runtime.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -33,7 +33,7 @@ const USER_DIR_VARIABLE: &str = "XDG_RUNTIME_DIR";
 const BELOW_STATE: &str = ".runtime";
 /// The file of a bundle with the name of the image that is mounted for it.
 const IMAGE_RECORD: &str = "image";
-/// The file of a bundle with the process that makes it, and becomes the runtime: process id and start time.
+/// The file of a bundle with the process that makes it, and becomes the runtime: process id, start time, the runtime's directory.
 const MAKER: &str = "maker";
 /// A bundle has this before its maker's numbers as its name, until it has its record of them.
 const DRAFT: &str = ".";
@@ -219,7 +219,7 @@ pub fn make_bundle(
     // It has its final name when it has its maker's.
     let draft = bundle_dir(&base, &format!("{DRAFT}{me}"));
     DirBuilder::new().recursive(true).mode(0o711).create(&draft)?;
-    fs::write(draft.join(MAKER), me)?;
+    fs::write(draft.join(MAKER), format!("{me} {}", runtime_root().display()))?;
     fs::rename(draft, &dir)?;
     let made = fill_bundle(&dir, name, options.clone(), words);
     if made.is_err() {
@@ -239,15 +239,19 @@ fn remove_orphans(base: &Path) {
         let name = entry.file_name();
         let draft = name.to_str().and_then(|name| name.strip_prefix(DRAFT)).map(str::to_string);
         let maker = draft.or_else(|| fs::read_to_string(entry.path().join(MAKER)).ok());
-        let maker = maker.unwrap_or_default();
-        let numbers = maker
-            .split_once(' ')
-            .and_then(|(pid, start)| Some((pid.parse().ok()?, start.parse().ok()?)));
-        let has_maker = numbers.is_none_or(|(pid, start)| processes::is_running(pid, start));
-        if !has_maker && !base.join(name).exists() {
+        if maker.as_deref().is_some_and(|maker| has_nobody(maker, &name)) {
             remove_bundle(&entry.path());
         }
     }
+}
+
+/// Whether the maker of a bundle `name` has ended, and its runtime has no container of that name. `maker` is the bundle's record.
+fn has_nobody(maker: &str, name: &OsStr) -> bool {
+    let mut words = maker.splitn(3, ' ');
+    let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+    let (Some(pid), Some(start)) = (number(), number()) else { return false };
+    let is_made = words.next().is_some_and(|root| Path::new(root).join(name).exists());
+    !is_made && !processes::is_running(pid as u32, start)
 }
 
 /// Checks that the root file system is there, or has podman pull it.
@@ -506,6 +510,21 @@ mod tests {
         let namespaces = config["linux"]["namespaces"].as_array().unwrap();
         assert!(namespaces.contains(&json!({"type": "user"})));
         assert!(namespaces.contains(&json!({"type": "network"})));
+    }
+
+    #[test]
+    fn a_bundle_has_nobody_once_its_maker_has_ended_and_made_no_container() {
+        let me = Process::current().unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let is_left = |start: u64, name: &str| {
+            has_nobody(&format!("{} {start} {}", me.pid, root.path().display()), OsStr::new(name))
+        };
+        assert!(!is_left(me.start_ticks, "web"));
+        assert!(is_left(me.start_ticks + 1, "web"));
+        fs::create_dir(root.path().join("web")).unwrap();
+        assert!(!is_left(me.start_ticks + 1, "web"));
+        assert!(has_nobody(&format!("{} {}", me.pid, me.start_ticks + 1), OsStr::new("draft")));
+        assert!(!has_nobody("", OsStr::new("web")));
     }
 
     #[test]
