@@ -2,7 +2,8 @@
 //! Each network mounts an image once, and unmounts it when the network goes down.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -105,9 +106,10 @@ fn list_file(directory: &NetworkDir) -> PathBuf {
     directory.file("images")
 }
 
+/// By one write: a process that is killed leaves what is there.
 fn record(directory: &NetworkDir, image: &str) -> anyhow::Result<()> {
-    let recorded = fs::read_to_string(list_file(directory)).unwrap_or_default();
-    Ok(fs::write(list_file(directory), format!("{recorded}{image}\n"))?)
+    let mut list = OpenOptions::new().append(true).create(true).open(list_file(directory))?;
+    Ok(list.write_all(format!("{image}\n").as_bytes())?)
 }
 
 /// Gives `node` its root file system, and the settings that the topology does not give.
