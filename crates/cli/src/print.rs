@@ -217,7 +217,8 @@ pub fn clocks(view: &View) -> String {
         rows.push(row(["idle time", &skip_in_words(skip)]));
     }
     rows.push(row(["rate", &format!("{} (TDF {tdf})", rate(reading.rate))]));
-    rows.push(row(["waiting", &format!("{} waits, {} timers", reading.waits, reading.timers)]));
+    let [waits, timers] = [counted(reading.waits, "wait"), counted(reading.timers, "timer")];
+    rows.push(row(["waiting", &format!("{waits}, {timers}")]));
     for (pid, sites) in &view.rewritten {
         let sites = sites.map_or("cannot be read".into(), |sites| format!("{sites} rewritten"));
         rows.push(row(["call sites", &format!("{sites}, process {pid}")]));
@@ -417,6 +418,11 @@ pub fn ahead(nanos: i64) -> String {
     format!("{:+}", Span(nanos.saturating_add(half) / NANOS_PER_MILLI * NANOS_PER_MILLI))
 }
 
+/// `1 wait`, `2 waits`.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 fn cut(text: &str, length: usize) -> String {
     if text.chars().count() <= length {
         return text.to_string();
@@ -433,6 +439,11 @@ mod tests {
     fn cells_stand_below_one_another() {
         let rows = [row(["a", "long cell", "x"]), row(["name", "b"]), row(["", "c", "y z"])];
         assert_eq!(table(&rows), "a     long cell  x\nname  b\n      c          y z\n");
+    }
+
+    #[test]
+    fn one_is_counted_as_one() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "wait")), ["0 waits", "1 wait", "2 waits"]);
     }
 
     #[test]
