@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from framework import lorentz, processes, steps
+from framework.containers import wait
 from framework.running import Inside
 
 pytestmark = pytest.mark.patient
@@ -32,7 +33,8 @@ def clear() -> None:
         lorentz.call("rm", "--force", NAME)
     lorentz.wait_until_gone(NAME, 10)
     lorentz.ok("run", "--name", NAME, "--", "true")
-    assert left() == []
+    # What was killed may still be ending.
+    wait(lambda: left() == [], f"left: {left()}")
 
 
 def killed(words: Callable[[], list[str]], call: str, folder: Path) -> Iterator[int]:
