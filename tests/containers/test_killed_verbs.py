@@ -34,7 +34,7 @@ def clear() -> None:
     lorentz.wait_until_gone(NAME, 10)
     lorentz.ok("run", "--name", NAME, "--", "true")
     # What was killed may still be ending.
-    wait(lambda: left() == [], f"left: {left()}")
+    wait(lambda: left() == [], "something is left")
 
 
 def killed(words: Callable[[], list[str]], call: str, folder: Path) -> Iterator[int]:
