@@ -214,10 +214,11 @@ fn build_on_clock(
     time: &Time,
     container: &mut Container,
 ) -> anyhow::Result<Tasks> {
+    let maker = std::process::id();
     let monitor = start_monitor(container, || {
         if order.is_transient {
             // The process of the verb `run` does the same, unless it was killed.
-            let _ = lifecycle::clear(runtime_dir, order.id);
+            let _ = lifecycle::clear(runtime_dir, order.id, maker);
         }
     })?;
     // An idle process is on no clock: the monitor only waits for its end.
@@ -335,7 +336,7 @@ struct Adapted {
 
 impl Adapted {
     fn write(runtime_dir: &RuntimeDir, id: &str, value: &Value) -> anyhow::Result<Adapted> {
-        let dir = runtime_dir.root.join(format!(".{id}.{}", std::process::id()));
+        let dir = runtime_dir.draft(id, "");
         DirBuilder::new().mode(0o700).create(&dir)?;
         let adapted = Adapted { dir };
         fs::write(adapted.dir.join("config.json"), value.to_string())?;

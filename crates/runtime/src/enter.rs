@@ -23,7 +23,7 @@ use crate::create::Group;
 use crate::lifecycle;
 use crate::log_capture::with_logged_cause;
 use crate::rights::Rights;
-use crate::runtime_dir::RuntimeDir;
+use crate::runtime_dir::{RuntimeDir, EXEC_DRAFT};
 use crate::terminal::{self, Console};
 use crate::workload::Workload;
 
@@ -166,7 +166,7 @@ struct ProcessFile {
 
 impl ProcessFile {
     fn write(runtime_dir: &RuntimeDir, id: &str, process: &Value) -> anyhow::Result<ProcessFile> {
-        let path = runtime_dir.root.join(format!(".{id}.exec.{}", std::process::id()));
+        let path = runtime_dir.draft(id, EXEC_DRAFT);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         let written = ProcessFile { path };
         file.write_all(process.to_string().as_bytes())?;

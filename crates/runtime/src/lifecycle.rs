@@ -118,7 +118,7 @@ pub fn kill(runtime_dir: &RuntimeDir, args: &Kill) -> anyhow::Result<i32> {
 pub fn delete(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Result<i32> {
     let dir = runtime_dir.dir(id)?;
     if force {
-        runtime_dir.remove_drafts(id);
+        runtime_dir.remove_drafts(id, None);
     }
     if dir.exists() {
         delete_made(runtime_dir, id, force)?;
@@ -149,9 +149,9 @@ fn delete_made(runtime_dir: &RuntimeDir, id: &str, force: bool) -> anyhow::Resul
     delete_tasks(&mut tasks, force)
 }
 
-/// Deletes a container all of whose programs have ended. Its clock stays.
-pub fn clear(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<()> {
-    runtime_dir.remove_drafts(id);
+/// Deletes a container all of whose programs have ended, and what process `maker` has left, which made it. Its clock stays.
+pub fn clear(runtime_dir: &RuntimeDir, id: &str, maker: u32) -> anyhow::Result<()> {
+    runtime_dir.remove_drafts(id, Some(maker));
     // Without a directory it was never made, or somebody else has deleted it.
     if let Ok(_lock) = runtime_dir.lock_container(id) {
         let tasks = runtime_dir.tasks(id);

@@ -17,6 +17,10 @@ use nix::fcntl::{Flock, FlockArg};
 /// between, or after a kill, takes this one, which is always whole.
 const WHOLE_STATE: &str = "state.whole.json";
 
+/// The kinds of drafts: of a program that is started in a container, and of a terminal's socket. That of a container has none.
+pub const EXEC_DRAFT: &str = "exec.";
+pub const CONSOLE_DRAFT: &str = "console.";
+
 /// The runtime's directory, and the kind of control groups.
 pub struct RuntimeDir {
     /// Parent of the containers' directories.
@@ -49,16 +53,22 @@ impl RuntimeDir {
         Ok(self.root.join(id))
     }
 
-    /// Removes what runtimes wrote while they made container `id`, or started a program in it, and were killed.
-    pub fn remove_drafts(&self, id: &str) {
-        let maker = |name: &str| {
+    /// Returns where this process writes what it needs to make container `id`, or with `kind` to start a program in it.
+    pub fn draft(&self, id: &str, kind: &str) -> PathBuf {
+        self.root.join(format!(".{id}.{kind}{}", std::process::id()))
+    }
+
+    /// Removes the drafts for container `id` of processes that have ended, and those of process `maker`, which needs them no more.
+    pub fn remove_drafts(&self, id: &str, maker: Option<u32>) {
+        let maker_of = |name: &str| {
             let rest = name.strip_prefix('.')?.strip_prefix(id)?.strip_prefix('.')?;
-            let of_kind = ["exec.", "console."].iter().find_map(|kind| rest.strip_prefix(kind));
+            let of_kind =
+                [EXEC_DRAFT, CONSOLE_DRAFT].iter().find_map(|kind| rest.strip_prefix(kind));
             of_kind.unwrap_or(rest).parse::<u32>().ok()
         };
         for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(maker) else { continue };
-            if Process::read(pid).is_none_or(|maker| maker.has_ended()) {
+            let Some(pid) = entry.file_name().to_str().and_then(maker_of) else { continue };
+            if maker == Some(pid) || Process::read(pid).is_none_or(|one| one.has_ended()) {
                 let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
             }
         }
@@ -150,4 +160,41 @@ fn load_whole(dir: PathBuf) -> Option<Result<Tasks, LibcontainerError>> {
 fn lock_dir(dir: &Path) -> io::Result<Flock<File>> {
     let dir = File::open(dir)?;
     Flock::lock(dir, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drafts_go_with_their_makers() {
+        let place = tempfile::tempdir().unwrap();
+        let runtime_dir = RuntimeDir { root: place.path().to_path_buf(), systemd: false };
+        let left = || {
+            let entries = fs::read_dir(place.path()).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        // No process has this number: pid_max is below it.
+        const NOBODY: &str = "4194305";
+        let me = std::process::id();
+        for name in [".web.", ".web.exec.", ".web.console.", ".other."] {
+            fs::write(place.path().join(format!("{name}{NOBODY}")), "").unwrap();
+            fs::create_dir(place.path().join(format!("{name}{me}"))).unwrap();
+        }
+        fs::create_dir(place.path().join("web")).unwrap();
+        assert_eq!(
+            runtime_dir.draft("web", EXEC_DRAFT).file_name().unwrap(),
+            &*format!(".web.exec.{me}")
+        );
+
+        runtime_dir.remove_drafts("web", None);
+        assert_eq!(left().len(), 6, "{:?}", left());
+        // A process that is being killed closes its files before /proc says that it has ended.
+        runtime_dir.remove_drafts("web", Some(me));
+        let mut others = [format!(".other.{NOBODY}"), format!(".other.{me}"), "web".into()];
+        others.sort();
+        assert_eq!(left(), others);
+    }
 }

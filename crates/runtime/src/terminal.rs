@@ -23,7 +23,7 @@ use nix::sys::socket::{recvmsg, ControlMessageOwned, MsgFlags, UnixAddr};
 use nix::sys::termios::{cfmakeraw, tcgetattr, tcsetattr, SetArg, Termios};
 
 use crate::lifecycle;
-use crate::runtime_dir::RuntimeDir;
+use crate::runtime_dir::{RuntimeDir, CONSOLE_DRAFT};
 
 /// The console socket, over which a container sends the master of its terminal. Dropping this value removes the socket.
 pub struct Console {
@@ -39,7 +39,7 @@ impl Console {
     /// An error if the directory or the socket cannot be made.
     pub fn offer(runtime_dir: &RuntimeDir, id: &str) -> anyhow::Result<Console> {
         let make = || -> io::Result<Console> {
-            let dir = runtime_dir.root.join(format!(".{id}.console.{}", std::process::id()));
+            let dir = runtime_dir.draft(id, CONSOLE_DRAFT);
             DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
             // The path may be too long for a socket's address; that by way of the descriptor is short.
             let opened = File::open(&dir)?;
