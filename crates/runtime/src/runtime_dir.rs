@@ -164,6 +164,8 @@ fn lock_dir(dir: &Path) -> io::Result<Flock<File>> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
 
     #[test]
@@ -195,6 +197,6 @@ mod tests {
         runtime_dir.remove_drafts("web", Some(me));
         let mut others = [format!(".other.{NOBODY}"), format!(".other.{me}"), "web".into()];
         others.sort();
-        assert_eq!(left(), others);
+        assert_eq!(left(), others.map(OsString::from));
     }
 }
