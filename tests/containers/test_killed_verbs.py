@@ -33,7 +33,7 @@ def clear() -> None:
         lorentz.call("rm", "--force", NAME)
     lorentz.wait_until_gone(NAME, 10)
     lorentz.ok("run", "--name", NAME, "--", "true")
-    # What was killed may still be ending.
+    # A killed command's processes may still be ending.
     wait(lambda: left() == [], "something is left")
 
 

@@ -229,8 +229,8 @@ def test_a_state_is_read_whole_while_it_is_written():
 
 
 def test_a_program_may_go_while_the_runtime_looks_at_it():
-    """libcontainer finds its directory below /proc, and then no file there. Whoever looks again
-    finds no directory: here it does, for the program has not gone."""
+    """libcontainer finds its directory below /proc, and then no file there. A second look finds no
+    directory: here it does, for the program has not gone."""
     with Bundle(["sleep", "100000"], at="2038-01-19") as bundle:
         bundle.start()
         strace = ["strace", "-o", "/dev/null", "-P", "stat", "-e", "trace=openat"]
