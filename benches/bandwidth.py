@@ -104,7 +104,8 @@ def running(*command: str) -> Iterator[subprocess.Popen]:
 def path(scenario: Scenario, cross: int, seconds: int) -> Iterator[list[str]]:
     """Makes the path. Returns the words before a command that runs at its near end."""
     with namespaces() as names:
-        inside = {role: ["ip", "netns", "exec", name] for role, name in names.items()}
+        # `ip netns exec` hides the control groups, which containers need.
+        inside = {role: ["nsenter", f"--net=/run/netns/{name}"] for role, name in names.items()}
         rates = (str(scenario.rate * MBIT), str(cross * MBIT))
         # A queue of 0.1 s, as routers have.
         queue = str(scenario.rate * MBIT // 8 // 10)

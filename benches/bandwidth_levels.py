@@ -54,7 +54,15 @@ def environments(folder: Path) -> dict[str, tuple[str, ...]]:
         "host, preloaded": ("env", f"LD_PRELOAD={PRELOAD}", LORENTZ),
         "namespaces": ("unshare", *ALONE, "--mount-proc", "--", LORENTZ),
         "lorentz": (*VIRTUAL, "--", LORENTZ),
-        "lorentz-container": (*VIRTUAL, "--rootfs", str(folder), "--", "/lorentz"),
+        "lorentz-container": (
+            *VIRTUAL,
+            "--network",
+            "host",
+            "--rootfs",
+            str(folder),
+            "--",
+            "/lorentz",
+        ),
         "podman": (*podman, "--rootfs", str(folder), "/lorentz"),
     }
 
@@ -74,6 +82,8 @@ def measure(quick: bool, folder: Path) -> list[list[str]]:
                             one = bandwidth.estimate(inside, scenario, method, timers, words)
                             found.setdefault((method, timers, name), []).append(one)
         for (method, timers, name), of in found.items():
+            if not any(of):
+                raise RuntimeError(f"{name}: no estimate in {len(of)} trials")
             one = bandwidth.row(scenario, cross, method, timers, of)
             median = bandwidth.shown(one["median"])
             error = one["median"] and 100 * (one["median"] / one["truth"] - 1)
