@@ -35,7 +35,7 @@ const BELOW_STATE: &str = ".runtime";
 const IMAGE_RECORD: &str = "image";
 /// The file of a bundle with the process that makes it, and becomes the runtime: process id, start time, the runtime's directory.
 const MAKER: &str = "maker";
-/// A bundle has this before its maker's numbers as its name, until it has its record of them.
+/// A bundle that does not have its record yet is named after its maker: this, process id, start time.
 const DRAFT: &str = ".";
 /// The directory of bundles, below the runtime's directory.
 const BUNDLES: &str = ".bundles";

@@ -106,7 +106,7 @@ fn list_file(directory: &NetworkDir) -> PathBuf {
     directory.file("images")
 }
 
-/// By one write: a process that is killed leaves what is there.
+/// Notes that the network is about to mount `image`. One write appends it: a kill loses none of those before.
 fn record(directory: &NetworkDir, image: &str) -> anyhow::Result<()> {
     let mut list = OpenOptions::new().append(true).create(true).open(list_file(directory))?;
     Ok(list.write_all(format!("{image}\n").as_bytes())?)
