@@ -3,6 +3,8 @@ nothing behind the next one."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from framework import checkpoints, lorentz, processes, steps
 from framework.containers import Bundle, rootfs, runtime
@@ -36,7 +38,9 @@ def test_a_runtime_that_is_killed_leaves_nothing_behind_a_delete(verb, call):
 @pytest.mark.parametrize("call", ["mkdir", "rename", "write"])
 def test_a_command_that_is_killed_leaves_nothing_behind_the_next(call, tmp_path):
     options = ["--rootfs", str(rootfs()), "--name"]
-    words = [*lorentz.session.command(), "run", *options, "killed", "--", "true"]
+    # A control group has its container's name, whatever the state directory.
+    killed, after = f"killed-{os.getpid()}", f"next-{os.getpid()}"
+    words = [*lorentz.session.command(), "run", *options, killed, "--", "true"]
     bundles = lorentz.session.state_dir() / ".runtime"
 
     def attempt(count: int) -> int:
@@ -44,9 +48,9 @@ def test_a_command_that_is_killed_leaves_nothing_behind_the_next(call, tmp_path)
 
     for status in steps.until_unharmed(attempt):
         assert status in (0, steps.KILLED), (tmp_path / "log").read_text()
-        if lorentz.shown("killed"):
+        if lorentz.shown(killed):
             # The container is made, and waits for its start; or it ends by itself.
-            lorentz.call("rm", "--force", "killed")
-            lorentz.wait_until_gone("killed", 10)
-        assert lorentz.ok("run", *options, "next", "--", "echo", "1") == "1\n"
+            lorentz.call("rm", "--force", killed)
+            lorentz.wait_until_gone(killed, 10)
+        assert lorentz.ok("run", *options, after, "--", "echo", "1") == "1\n"
         assert not bundles.exists(), list(bundles.rglob("*"))

@@ -3,6 +3,7 @@ is left the next commands can clear."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from framework.running import Inside
 
 pytestmark = pytest.mark.patient
 
-NAME = "killed-at-a-step"
+NAME = f"killed-at-a-step-{os.getpid()}"
 #: Calls of each command: it looks at files all the time.
 CALLS = ["openat", "flock"]
 #: Those of a command that starts a program, besides.

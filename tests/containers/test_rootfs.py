@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,20 @@ def traced(call: str, injected: str, name: str) -> tuple[list[str], Path]:
     noted = lorentz.session.state_dir() / ".runtime" / name / "state.json"
     strace = ["strace", "-o", "/dev/null", "-P", str(noted)]
     return [*strace, "-e", f"trace={call}", "-e", f"inject={call}:{injected}"], noted
+
+
+def finishes(*command: str) -> None:
+    """Runs a command to its end, which is to be a good one, without a word of complaint."""
+    done = subprocess.run(
+        command,
+        env=lorentz.session.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_program_runs_in_its_own_root_on_its_own_clock():
@@ -73,20 +88,11 @@ def test_it_is_written_through_where_that_is_asked(tmp_path):
 def test_a_program_may_end_before_the_runtime_has_noted_its_start():
     """The monitor removes the container's files after the last program's end: the runtime, which
     still had to write one of them, failed."""
-    name = "ends-at-once"
+    name = f"ends-at-once-{os.getpid()}"
     # The runtime alone is slow, each time that it opens the file.
     strace, _ = traced("openat", "delay_enter=1000000", name)
     words = ["run", "--rootfs", str(rootfs()), "--name", name, "--", "true"]
-    done = subprocess.run(
-        [*strace, *lorentz.session.command(), *words],
-        env=lorentz.session.environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    finishes(*strace, *lorentz.session.command(), *words)
     assert_nothing_left()
 
 
@@ -194,7 +200,7 @@ def test_nothing_is_left_of_a_killed_command_when_its_program_has_ended():
 def test_nothing_is_left_of_a_command_that_was_killed_as_it_wrote_its_state(count):
     """libcontainer empties the file and then writes it: twice when it makes the container, and once
     when the program has begun. Between these the runtime adds to it."""
-    name = f"killed-at-{count}"
+    name = f"killed-at-{count}-{os.getpid()}"
     strace, noted = traced("write", f"signal=SIGKILL:when={count}", name)
     words = ["run", "--rootfs", str(rootfs()), "--name", name, "--", "sh", "-c", "read line"]
     with subprocess.Popen(
@@ -222,7 +228,7 @@ def test_a_state_is_read_whole_while_it_is_written():
             env=lorentz.session.environment(),
             stdin=subprocess.DEVNULL,
         ) as starts:
-            wait(lambda: noted.read_text() == "", "the file is emptied")
+            wait(lambda: noted.read_text() == "", "the file is not emptied")
             assert bundle.status() == "running"
             assert noted.read_text() == ""
             assert starts.wait(timeout=60) == 0
@@ -236,16 +242,7 @@ def test_a_program_may_go_while_the_runtime_looks_at_it():
         strace = ["strace", "-o", "/dev/null", "-P", "stat", "-e", "trace=openat"]
         strace += ["-e", "inject=openat:error=ENOENT:when=1"]
         for words in (["state", bundle.id], ["delete", "--force", bundle.id]):
-            done = subprocess.run(
-                [*strace, str(runtime()), *words],
-                env=lorentz.session.environment(),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-            assert (done.returncode, done.stderr) == (0, "")
+            finishes(*strace, str(runtime()), *words)
 
 
 def test_a_bundle_is_run_with_another_clock_and_another_program():

@@ -3,14 +3,16 @@ its container goes on."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from framework import lorentz, processes, steps
 from framework.running import Inside
 
 pytestmark = pytest.mark.patient
 
-NAME = "killed-experiment"
-MEMBER = "killed-member"
+NAME = f"killed-experiment-{os.getpid()}"
+MEMBER = f"killed-member-{os.getpid()}"
 
 #: Each with the commands before it.
 COMMANDS = {

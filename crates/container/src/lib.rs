@@ -87,8 +87,8 @@ pub use nearest::nearest;
 pub use newcomers::{check_newcomers, is_first_process};
 pub use service_dir::ServiceDir;
 pub use state::{
-    is_name, scan_processes, Bundle, Container, ContainerRecord, Liveness, Mechanism, Monitor,
-    MonitorKind, NewContainer, Newcomers, StateDir, STATE_DIR_VARIABLE,
+    is_name, replace_file, scan_processes, Bundle, Container, ContainerRecord, Liveness, Mechanism,
+    Monitor, MonitorKind, NewContainer, Newcomers, StateDir, STATE_DIR_VARIABLE,
 };
 pub use supervise::{
     connect_to_monitor, hand_over_to_background, start_monitor, MonitorConnection,

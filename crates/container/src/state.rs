@@ -35,7 +35,9 @@ use nix::fcntl::{Flock, FlockArg};
 
 pub use members::{scan_processes, Liveness};
 pub use name::is_name;
-pub use record::{Bundle, ContainerRecord, Mechanism, Monitor, MonitorKind, Newcomers};
+pub use record::{
+    replace_file, Bundle, ContainerRecord, Mechanism, Monitor, MonitorKind, Newcomers,
+};
 pub(crate) use root::effective_user;
 use root::Root;
 pub use root::STATE_DIR_VARIABLE;

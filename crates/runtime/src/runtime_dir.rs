@@ -9,7 +9,7 @@ use anyhow::{bail, Context};
 use libcontainer::container::{Container as Tasks, ContainerStatus, State};
 use libcontainer::error::LibcontainerError;
 use liboci_cli::GlobalOpts;
-use lorentz_container::{bundle_dir, runtime_root, Container, StateDir};
+use lorentz_container::{bundle_dir, replace_file, runtime_root, Container, StateDir};
 use lorentz_control::processes::Process;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -148,7 +148,7 @@ pub fn announce(tasks: &Tasks, status: ContainerStatus) -> anyhow::Result<()> {
     let path = tasks.root.join(WHOLE_STATE);
     let new = path.with_extension("new");
     fs::write(&new, serde_json::to_vec(&state)?)?;
-    Ok(fs::rename(new, path)?)
+    Ok(replace_file(&new, &path)?)
 }
 
 fn load_whole(dir: PathBuf) -> Option<Result<Tasks, LibcontainerError>> {

@@ -177,6 +177,21 @@ pub struct ContainerRecord {
     pub newcomers: Option<Newcomers>,
 }
 
+/// Puts the file `new` in the place of `path`, in the same directory: a concurrent reader sees the old one or the new one.
+///
+/// # Errors
+///
+/// If the file system refuses.
+pub fn replace_file(new: &Path, path: &Path) -> io::Result<()> {
+    // Exchanges both, and removes the old one: before a rename over a file, ext4 writes the new file to the disk, 0.5 ms.
+    let exchanged = renameat2(AT_FDCWD, new, AT_FDCWD, path, RenameFlags::RENAME_EXCHANGE);
+    match exchanged {
+        Ok(()) => fs::remove_file(new),
+        // There is no old one, or the file system exchanges no files.
+        Err(_) => fs::rename(new, path),
+    }
+}
+
 impl ContainerRecord {
     /// A new record, with the calling process as its monitor.
     pub(super) fn new(
@@ -233,13 +248,7 @@ impl ContainerRecord {
     pub(super) fn store(&self, path: &Path) -> io::Result<()> {
         let new = path.with_extension("json.new");
         self.write(&new)?;
-        // Exchanges both, and removes the old one: before a rename over a file, ext4 writes the new file to the disk, 0.5 ms.
-        let exchanged = renameat2(AT_FDCWD, &new, AT_FDCWD, path, RenameFlags::RENAME_EXCHANGE);
-        match exchanged {
-            Ok(()) => fs::remove_file(&new),
-            // There is no old one, or the file system exchanges no files.
-            Err(_) => fs::rename(&new, path),
-        }
+        replace_file(&new, path)
     }
 
     /// Writes the record into a file that nobody else reads yet.
