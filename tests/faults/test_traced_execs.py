@@ -4,10 +4,12 @@ them go in a moment, or a debugger."""
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import pytest
 from framework import build, processes
+from framework.containers import wait
 from framework.failpoints import Faulty
 from framework.points import at_each, execute, until, verb
 from framework.running import Native
@@ -27,7 +29,8 @@ def execute_while_traced(name: str, *real_ms: str) -> Faulty:
             tracer.line(ev="traces")
             inside.points.release("ExecNotified")
             if not real_ms:
-                until(lambda: inside.stderr)
+                # An exec waits ten seconds for another process of Lorentz.
+                wait(lambda: inside.stderr, "nothing is refused", timeout=30)
             tracer.close_stdin()
             inside.status = inside.finish(timeout=20)
             tracer.finish()
@@ -74,4 +77,10 @@ def test_a_monitor_that_is_killed_there_leaves_nobody_stopped(place):
 def test_an_exec_is_refused_while_a_debugger_traces():
     inside = execute_while_traced("gdb")
     assert inside.status == 126
-    assert "it is traced (strace or gdb inside)" in inside.stderr
+    assert re.search(r"it is traced by process \d+ \(gdb\)", inside.stderr), inside.stderr
+
+
+def test_an_exec_is_refused_if_another_process_of_lorentz_traces_for_ten_seconds():
+    inside = execute_while_traced("lorentz")
+    assert inside.status == 126
+    assert re.search(r"process \d+ \(lorentz\) has traced it for 10s", inside.stderr)

@@ -9,7 +9,7 @@ use super::{stop_for_test, ExecMonitor, InjectedFds, PostponedExec};
 use crate::image::Image;
 use crate::managed_clock::ManagedClock;
 use crate::trace::TracedThread;
-use crate::tracee::{report_refusal, Tracer};
+use crate::tracee::{report_long_trace, report_refusal, Tracer};
 use crate::user_notification::{self, Notification};
 use lorentz_clock::Failpoint;
 use lorentz_shim::filter::EXEC_CHANGE_SIGNAL_OPEN;
@@ -90,17 +90,18 @@ impl ExecMonitor {
     pub(super) fn retry_postponed(&mut self) {
         for exec in std::mem::take(&mut self.postponed) {
             let (fd, id) = (exec.listener.as_fd(), exec.notification.id);
+            let thread = TracedThread(exec.notification.thread as i32);
             if !user_notification::is_valid(fd, id) {
                 continue;
             }
             match start(fd, &exec.notification, &self.clocks[exec.index], &self.image) {
                 Start::LetGo(fds) => {
-                    let thread = TracedThread(exec.notification.thread as i32);
                     self.execs.insert(thread, (fds, exec.index));
                 }
                 Start::NotYet if Instant::now() < exec.deadline => self.postponed.push(exec),
                 Start::NotYet => {
-                    refuse(fd, &exec.notification, &io::Error::from_raw_os_error(libc::EBUSY));
+                    report_long_trace(thread, TRACED_TIMEOUT);
+                    let _ = user_notification::fail(fd, id, libc::EPERM);
                 }
                 Start::Failed => {}
             }
