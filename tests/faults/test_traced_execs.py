@@ -6,15 +6,25 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
+from pathlib import Path
 
 import pytest
 from framework import build, processes
-from framework.containers import wait
 from framework.failpoints import Faulty
-from framework.points import at_each, execute, until, verb
+from framework.points import AT_ONCE, at_each, execute, kill, tell, until, verb
 from framework.running import Native
 
 EXECS = """echo '{"ev":"ready"}'; read line; exec /bin/echo '{"ev":"ran"}'"""
+
+
+#: Number of the system call.
+EXECVE = "59"
+
+
+def call_of(pid: int) -> str:
+    """Returns the number of the system call in which a process waits."""
+    return Path(f"/proc/{pid}/syscall").read_text().split()[0]
 
 
 def execute_while_traced(name: str, *real_ms: str) -> Faulty:
@@ -29,8 +39,7 @@ def execute_while_traced(name: str, *real_ms: str) -> Faulty:
             tracer.line(ev="traces")
             inside.points.release("ExecNotified")
             if not real_ms:
-                # An exec waits ten seconds for another process of Lorentz.
-                wait(lambda: inside.stderr, "nothing is refused", timeout=30)
+                until(lambda: inside.stderr)
             tracer.close_stdin()
             inside.status = inside.finish(timeout=20)
             tracer.finish()
@@ -48,6 +57,51 @@ def test_an_exec_waits_for_another_process_of_lorentz(name):
 def runs_another(how: str = "") -> Faulty:
     """A shell that executes another program once it has read a line."""
     return Faulty("/bin/sh", "-c", f"{how} {EXECS}", rate="1", stdin=True)
+
+
+def test_an_exec_stops_for_another_process_of_lorentz_that_has_interrupted_it():
+    """The interrupt does not reach a thread that waits for its monitor."""
+    with runs_another() as inside:
+        inside.line(ev="ready")
+        [pid] = inside.programs()
+        execute(inside, "ExecNotified")
+        command = [build.c("faults/tracer"), "lorentz", str(pid), "interrupt"]
+        with Native(command, stdin=True) as tracer:
+            tracer.line(ev="traces")
+            inside.points.release("ExecNotified")
+            assert inside.finish(timeout=20) == 0, inside.stderr
+            tracer.close_stdin()
+            assert tracer.finish() == 0
+    assert inside.lines(ev="ran") and not inside.stderr
+
+
+def test_an_exec_goes_on_that_an_adoption_has_seized_before_its_monitor_received_it():
+    """The adoption is another program's, and does not find the thread stopped in its first try."""
+    with runs_another() as inside:
+        inside.line(ev="ready")
+        [pid] = inside.programs()
+        inside.begin("exec", "sleep", "30")
+        until(lambda: len(inside.programs()) == 2)
+        monitors = {one["kind"]: one["pid"] for one in inside.shown()["monitors"]}
+        kill(monitors["exec"])
+        os.kill(monitors["run"], signal.SIGSTOP)
+        tell(inside, "go")
+        until(lambda: call_of(pid) == EXECVE)
+        inside.points.arm("AdoptSeized")
+        adoption = inside.begin("adopt")
+        inside.points.wait("AdoptSeized")
+        inside.points.arm("ExecNotified")
+        os.kill(monitors["run"], signal.SIGCONT)
+        inside.points.wait("ExecNotified")
+        inside.points.release("AdoptSeized")
+        # Longer than a try takes.
+        time.sleep(0.5)
+        inside.points.release("ExecNotified")
+        inside.line(timeout=AT_ONCE / 2, ev="ran")
+        assert adoption.wait(timeout=AT_ONCE) == 0, adoption.stderr.read()
+        assert not inside.shown()["needs_adopt"] and not inside.stderr
+        for sleeper in inside.programs():
+            os.kill(sleeper, signal.SIGKILL)
 
 
 @at_each("stop signal change", "traced exec")
@@ -78,9 +132,3 @@ def test_an_exec_is_refused_while_a_debugger_traces():
     inside = execute_while_traced("gdb")
     assert inside.status == 126
     assert re.search(r"it is traced by process \d+ \(gdb\)", inside.stderr), inside.stderr
-
-
-def test_an_exec_is_refused_if_another_process_of_lorentz_traces_for_ten_seconds():
-    inside = execute_while_traced("lorentz")
-    assert inside.status == 126
-    assert re.search(r"process \d+ \(lorentz\) has traced it for 10s", inside.stderr)

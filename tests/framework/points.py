@@ -325,6 +325,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
     "ExecLetGo": (_EXEC,),
     "ExecStopped": (_EXEC,),
     "ExecPutIn": (_EXEC,),
+    "AdoptSeized": (_ADOPT,),
     "AdoptStopped": (_ADOPT,),
     "AdoptSignalled": (_ADOPT,),
     "AdoptListening": (_ADOPT,),

@@ -98,6 +98,8 @@ failpoints! {
     ExecStopped,
     /// A monitor has put the shim in, and has not detached.
     ExecPutIn,
+    /// A monitor has seized a thread of a process that it is about to adopt, and has not interrupted it.
+    AdoptSeized,
     /// A monitor has stopped a thread of a process that it is about to adopt.
     AdoptStopped,
     /// A monitor has sent a thread the signal to install a filter with a listener.

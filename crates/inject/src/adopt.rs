@@ -165,7 +165,7 @@ impl StoppedProcesses {
     fn add(&mut self, monitor: &mut ExecMonitor, pid: Pid) {
         for thread in threads_of(pid) {
             let is_known = self.threads.iter().any(|known| known.thread == thread);
-            if is_known || thread.seize_for_calls().and_then(|()| thread.interrupt()).is_err() {
+            if is_known || seize_and_interrupt(monitor, thread).is_err() {
                 continue;
             }
             let tracee = Tracee { pid, thread };
@@ -184,6 +184,13 @@ impl Drop for StoppedProcesses {
     fn drop(&mut self) {
         self.threads.iter().for_each(Tracee::let_go);
     }
+}
+
+/// Seizes a thread, and interrupts it.
+fn seize_and_interrupt(monitor: &ExecMonitor, thread: TracedThread) -> io::Result<()> {
+    thread.seize_for_calls()?;
+    monitor.stop_for_test(Failpoint::AdoptSeized);
+    thread.interrupt()
 }
 
 /// Returns the threads of a process, the first one first; none if it has ended.
@@ -225,10 +232,14 @@ impl Tracee {
             None | Some('Z' | 'X') => return Ok(Outcome::Ended),
             _ => {}
         }
-        match self.thread.seize_for_calls().and_then(|()| self.thread.interrupt()) {
+        match seize_and_interrupt(&adopter.monitor, self.thread) {
             Ok(()) => {}
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(Outcome::Ended),
-            Err(error) => return self.explain_refusal(error),
+            Err(error) => {
+                if let Some(outcome) = self.explain_refusal(error)? {
+                    return Ok(outcome);
+                }
+            }
         }
         let outcome = self.listen_seized(adopter);
         // As above. It is let go when it has the shim.
@@ -247,15 +258,18 @@ impl Tracee {
         }
     }
 
-    fn explain_refusal(&self, error: io::Error) -> io::Result<Outcome> {
+    /// Returns why the thread could not be seized; `None` if this monitor has seized and interrupted it in an earlier try, in which the
+    /// thread did not stop in time.
+    fn explain_refusal(&self, error: io::Error) -> io::Result<Option<Outcome>> {
         match Tracer::of(self.thread, || {}) {
-            // Another adoption, or a monitor at an exec. Or this monitor: the thread did not stop in time in an earlier try.
-            Tracer::Lorentz | Tracer::This => Ok(Outcome::Busy),
+            Tracer::This => Ok(None),
+            // Another adoption, or a monitor at an exec.
+            Tracer::Lorentz => Ok(Some(Outcome::Busy)),
             Tracer::Other(tracer) => {
                 Err(io::Error::other(format!("it is traced by process {tracer} (strace, gdb)")))
             }
             // It has ended since the look at its state: the kernel refuses that as it refuses a thread with a tracer.
-            Tracer::Nobody if !is_there(self.thread) => Ok(Outcome::Ended),
+            Tracer::Nobody if !is_there(self.thread) => Ok(Some(Outcome::Ended)),
             Tracer::Nobody => Err(io::Error::new(error.kind(), format!("ptrace: {error}"))),
         }
     }
@@ -402,7 +416,7 @@ mod tests {
         let refused = thread.seize_for_calls().unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
         let outcome = Tracee { pid, thread }.explain_refusal(refused);
-        assert!(matches!(outcome, Ok(Outcome::Ended)));
+        assert!(matches!(outcome, Ok(Some(Outcome::Ended))));
         child.wait().unwrap();
     }
 }

@@ -6,6 +6,7 @@
 use crate::{filter, limits, Error, Result};
 use lorentz_clock::Policy;
 use lorentz_shim::filter::EXEC_MAGIC;
+use lorentz_syscalls::Errno;
 use nix::sys::signal::SigSet;
 use nix::unistd::{fork, ForkResult, Pid};
 use std::ffi::{CStr, CString, OsStr};
@@ -246,9 +247,16 @@ unsafe fn first_exec(
     words: *const *const libc::c_char,
     variables: *const *const libc::c_char,
 ) {
+    const AGAIN: Option<i32> = Some(-Errno::EXEC_AGAIN.in_register() as i32);
     let program = program.as_ptr();
-    // SAFETY: the caller guarantees it.
-    unsafe { libc::syscall(libc::SYS_execve, program, words, variables, 0, 0, EXEC_MAGIC as u64) };
+    let exec = || {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            libc::syscall(libc::SYS_execve, program, words, variables, 0, 0, EXEC_MAGIC as u64)
+        };
+        io::Error::last_os_error().raw_os_error()
+    };
+    while exec() == AGAIN {}
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {

@@ -94,7 +94,7 @@ struct PostponedExec {
     listener: OwnedFd,
     index: usize,
     notification: Notification,
-    deadline: Instant,
+    retry: Instant,
 }
 
 impl ExecMonitor {

@@ -2,7 +2,6 @@
 
 use crate::trace::TracedThread;
 use std::io;
-use std::time::Duration;
 
 /// Prints why the exec of `thread` fails: a process that is not one of Lorentz's traces it, or the kernel's `error`.
 pub(crate) fn report_refusal(thread: TracedThread, error: &io::Error) {
@@ -13,13 +12,6 @@ pub(crate) fn report_refusal(thread: TracedThread, error: &io::Error) {
         ),
         None => eprintln!("lorentz: exec refused in {thread_name}: ptrace: {error}"),
     }
-}
-
-/// Prints that the exec of `thread` fails since another process of Lorentz has traced it for so long.
-pub(crate) fn report_long_trace(thread: TracedThread, time: Duration) {
-    let tracer = tracer_of(thread).map(|tracer| describe(TracedThread(tracer)));
-    let tracer = tracer.unwrap_or_else(|| "another process".to_string());
-    eprintln!("lorentz: exec refused in {}: {tracer} has traced it for {time:?}", describe(thread));
 }
 
 /// Returns the thread's tracer, if it has one.

@@ -1,5 +1,6 @@
 //! Seccomp user notification: the kernel's structures and calls.
 
+use lorentz_syscalls::Errno;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -90,6 +91,11 @@ pub fn go_on(listener: BorrowedFd, id: u64) -> io::Result<()> {
 /// Makes the call fail with `errno`.
 pub fn fail(listener: BorrowedFd, id: u64, errno: i32) -> io::Result<()> {
     ioctl(listener, SEND, &mut Response { id, value: 0, error: -errno, flags: 0 }).map(|_| ())
+}
+
+/// Has the caller of an exec make the call again. A signal or an interrupt that waits for the thread comes before that.
+pub fn make_exec_again(listener: BorrowedFd, id: u64) -> io::Result<()> {
+    answer(listener, id, Errno::EXEC_AGAIN.in_register() as i64)
 }
 
 /// Makes the call return 0. The kernel does not carry it out.

@@ -24,6 +24,8 @@ impl Errno {
     pub const ECANCELED: Errno = Errno(125);
     /// Internal to the kernel, which never returns it to a program: the call is made again.
     pub const ERESTARTNOINTR: Errno = Errno(513);
+    /// Not one of the kernel's: the monitor's answer to an exec that the program is to make again.
+    pub const EXEC_AGAIN: Errno = Errno(4000);
 }
 
 impl Errno {

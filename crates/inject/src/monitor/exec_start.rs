@@ -1,15 +1,15 @@
 //! The start of an exec: its notification, until the kernel is told to go on with it.
 //!
 //! Race: another process of Lorentz traces the thread, for an adoption or a checkpoint, and this monitor has received the
-//! notification before. It cannot seize the thread then. The other lets the thread go in a moment, so this monitor tries again until
-//! it does, and refuses the exec only if that takes too long. An interrupt by the other ends the notification, and the thread makes
-//! its call again. If the other is killed before this monitor has read its name, the monitor looks again ([`Tracer::of`]).
+//! notification before. It cannot seize the thread then, and the other's interrupt does not reach a thread that waits for this
+//! monitor's answer. So this monitor tries again, and then has the thread make its call again: the thread stops for the other on its
+//! way. If the other is killed before this monitor has read its name, the monitor looks again ([`Tracer::of`]).
 
 use super::{stop_for_test, ExecMonitor, InjectedFds, PostponedExec};
 use crate::image::Image;
 use crate::managed_clock::ManagedClock;
 use crate::trace::TracedThread;
-use crate::tracee::{report_long_trace, report_refusal, Tracer};
+use crate::tracee::{report_refusal, Tracer};
 use crate::user_notification::{self, Notification};
 use lorentz_clock::Failpoint;
 use lorentz_shim::filter::EXEC_CHANGE_SIGNAL_OPEN;
@@ -17,8 +17,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// How long an exec may wait for another process of Lorentz. A thread is let go after some milliseconds, or when its tracer dies.
-const TRACED_TIMEOUT: Duration = Duration::from_secs(10);
+/// After this time a thread that another process of Lorentz traces makes its call again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A try to seize the thread of an exec.
@@ -73,8 +72,12 @@ impl ExecMonitor {
             }
             Start::NotYet => {
                 if let Ok(listener) = fd.try_clone() {
-                    let (notification, deadline) = (*notification, Instant::now() + TRACED_TIMEOUT);
-                    self.postponed.push(PostponedExec { listener, index, notification, deadline });
+                    self.postponed.push(PostponedExec {
+                        listener,
+                        index,
+                        notification: *notification,
+                        retry: Instant::now() + RETRY_INTERVAL,
+                    });
                 }
             }
             Start::Failed => {}
@@ -86,22 +89,24 @@ impl ExecMonitor {
         (!self.postponed.is_empty()).then_some(RETRY_INTERVAL)
     }
 
-    /// Tries the postponed execs again.
+    /// Tries the postponed execs again that are due. Those that are still traced are made again.
     pub(super) fn retry_postponed(&mut self) {
         for exec in std::mem::take(&mut self.postponed) {
             let (fd, id) = (exec.listener.as_fd(), exec.notification.id);
-            let thread = TracedThread(exec.notification.thread as i32);
             if !user_notification::is_valid(fd, id) {
+                continue;
+            }
+            if Instant::now() < exec.retry {
+                self.postponed.push(exec);
                 continue;
             }
             match start(fd, &exec.notification, &self.clocks[exec.index], &self.image) {
                 Start::LetGo(fds) => {
+                    let thread = TracedThread(exec.notification.thread as i32);
                     self.execs.insert(thread, (fds, exec.index));
                 }
-                Start::NotYet if Instant::now() < exec.deadline => self.postponed.push(exec),
                 Start::NotYet => {
-                    report_long_trace(thread, TRACED_TIMEOUT);
-                    let _ = user_notification::fail(fd, id, libc::EPERM);
+                    let _ = user_notification::make_exec_again(fd, id);
                 }
                 Start::Failed => {}
             }

@@ -1,6 +1,6 @@
 //! Becoming another program, and a program's own sandbox.
 
-use crate::call::Call;
+use crate::call::{Call, AGAIN};
 use crate::filter::{self, Instruction, EXEC_CHANGE_SIGNAL_OPEN, EXEC_MAGIC, EXTRA_LEN};
 use crate::handlers;
 use crate::layout::data;
@@ -27,10 +27,15 @@ pub fn exec(call: &Call) -> SysResult {
     pass_on.take_back();
     // Descriptors the monitor put there for the new image, which has not come to be.
     left_open.into_iter().for_each(close);
-    if result == Err(Errno::ENOSYS) {
-        say("lorentz: exec refused: the monitor of this clock is gone (see lorentz ps)\n");
+    match result {
+        // Another process of Lorentz traces this thread.
+        Err(Errno::EXEC_AGAIN) => Err(AGAIN),
+        Err(Errno::ENOSYS) => {
+            say("lorentz: exec refused: the monitor of this clock is gone (see lorentz ps)\n");
+            result
+        }
+        _ => result,
     }
-    result
 }
 
 /// The signal state that a new program inherits: the mask, and that SIGSYS or the clock-change signal is ignored.
