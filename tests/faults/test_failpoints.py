@@ -233,16 +233,17 @@ def test_a_timer_that_is_set_while_a_slower_rate_is_about_to_begin_is_not_early(
         assert done(inside, "lefttimer")["ret"] > 0, "came early"
 
 
-def test_an_expiry_in_the_midst_of_setting_a_timer_is_counted_once():
+@pytest.mark.parametrize("point", ["TimerQueried", "BeforeTimer"])
+def test_an_expiry_in_the_midst_of_setting_a_timer_is_counted_once(point):
     with points(rate="1") as inside:
         inside.line(ev="ready")
         tell(inside, "do ticks 400")
         until(lambda: inside.time()["timers"] > 0)
-        inside.points.arm("TimerQueried")
+        inside.points.arm(point)
         controller = inside.begin("dilate", "--rate", "2")
-        inside.points.wait("TimerQueried")
+        inside.points.wait(point)
         time.sleep(0.05)
-        inside.points.release("TimerQueried")
+        inside.points.release(point)
         assert controller.wait(timeout=AT_ONCE) == 0
         assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0, "came early"
 

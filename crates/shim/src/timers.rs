@@ -4,6 +4,7 @@
 //! now. The program's own setting stands in the registry; when the clock changes, a thread of the process sets the
 //! kernel's timer anew ([`rearm_all`]). The signals, overruns and read counts are the kernel's own.
 
+mod look;
 mod own_signal;
 mod unread;
 
@@ -12,11 +13,12 @@ use crate::deadline::{due, due_by, real_due};
 use crate::layout::{clock, fork_data, registry};
 use crate::process;
 use crate::sys::{
-    self, give_way, pending_signals, sys, Errno, Fd, ItimerId, Itimerspec, Itimerval, SysResult,
-    Sysno, TimerFlags, Timespec, Timeval,
+    self, give_way, sys, Errno, ItimerId, Itimerspec, Itimerval, SysResult, Sysno, TimerFlags,
+    Timespec, Timeval,
 };
 use crate::upcoming::{later, Shown, AT_ONCE, FAR_FUTURE};
 use core::sync::atomic::Ordering::SeqCst;
+use look::{upcoming, Look};
 use lorentz_clock::{
     failpoint, Armed, Deadline, Failpoint, Pace, Rate, RealInstant, Setting, Snapshot, Span, Timer,
     TimerKind, VirtualInstant, WallTime, HOLD_DELAY,
@@ -151,21 +153,55 @@ const MAX_BEHIND_INTERVAL: Span = Span(3_600_000_000_000);
 /// ... and where the host has not run for long, at least for so long.
 const MIN_BEHIND_INTERVAL: Span = Span(20_000_000);
 
-/// Sets the kernel's timer for `setting`, by the clock as it stands. Setting it makes the kernel forget the expiries
-/// that the program does not know of yet: `unreported` of them are signalled again.
-pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting, unreported: i64) {
-    let (mut setting, mut unreported) = (setting, unreported);
-    while !arm_by_this_state(timer, kernel, setting, unreported) {
-        // The clock has changed meanwhile. The program may already have taken the expiries that the kernel has signalled at once.
-        match upcoming_and_unreported(timer, kernel) {
-            Ok((Some(upcoming), left)) => (setting, unreported) = (upcoming, left),
-            _ => return timer.set_observed_seq(clock().timers_state()),
-        }
-    }
+/// Sets the kernel's timer for `setting`, which the program asks for, by the clock as it stands.
+pub fn arm(timer: &Timer, kernel: Kernel, setting: Setting) {
+    arm_anew(timer, kernel, Look::at_new(setting));
 }
 
-/// The same, by the state that the clock has now. False where that has changed meanwhile.
-fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, unreported: i64) -> bool {
+/// Sets the kernel's timer for what a look has found, by the clock as it stands. Setting it makes the kernel forget the expiries
+/// that the program does not know of yet: they are signalled again.
+fn arm_anew(timer: &Timer, kernel: Kernel, mut look: Look) {
+    /// A timer that goes off all the time is set as well as can be.
+    const MAX_TRIES: u32 = 50;
+    let mut tries = 0;
+    while let Some(setting) = look.upcoming {
+        tries += 1;
+        let until = if tries >= MAX_TRIES { RealInstant::NEVER } else { look.until };
+        let taken = match arm_by_this_state(timer, kernel, setting, look.unreported, until) {
+            Arming::Done => return,
+            // The program may already have taken the expiries that the kernel has signalled at once.
+            Arming::ClockChanged => 0,
+            Arming::GoesOff => look.taken,
+        };
+        match Look::again(timer, kernel, taken) {
+            Ok(next) => look = next,
+            Err(_) => break,
+        }
+    }
+    timer.set_observed_seq(clock().timers_state());
+}
+
+/// The result of [`arm_by_this_state`].
+enum Arming {
+    Done,
+    /// The timer is set by a former state of the clock.
+    ClockChanged,
+    /// The timer has gone off since it was looked at, or is about to. It is as before.
+    GoesOff,
+}
+
+/// Sets the timer by the state that the clock has now, unless it goes off `until` then.
+///
+/// Race: it goes off before it is set. Nothing would tell whether the program has read that expiry, or the kernel has forgotten it.
+fn arm_by_this_state(
+    timer: &Timer,
+    kernel: Kernel,
+    setting: Setting,
+    unreported: i64,
+    until: RealInstant,
+) -> Arming {
+    /// The kernel stops the timer within this time, unless this thread loses its processor.
+    const SETTING_TIME: Span = Span(2_000);
     failpoint(registry(), Failpoint::BeforeTimer);
     let leapt = registry().leaps.sum();
     let state = clock().timers_state();
@@ -178,6 +214,9 @@ fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, unreported
     let Plan { setting, armed, behind } = plan;
     let is_once = setting.interval != Span::ZERO && armed.interval == Span::ZERO;
     let armed = Armed { leapt, ..armed };
+    if clocks::host().plus(SETTING_TIME) >= until {
+        return Arming::GoesOff;
+    }
     match behind {
         0 | 1 if is_once => kernel.set_once(&armed),
         0 | 1 => kernel.set(&armed),
@@ -192,7 +231,11 @@ fn arm_by_this_state(timer: &Timer, kernel: Kernel, setting: Setting, unreported
     timer.set_armed(armed);
     timer.set_signalled_again(if behind > 0 { behind - 1 } else { unreported });
     timer.set(setting, state);
-    clock().version() == look.version && clock().timers_state() == state
+    if clock().version() == look.version && clock().timers_state() == state {
+        Arming::Done
+    } else {
+        Arming::ClockChanged
+    }
 }
 
 /// When a timer that is due at `at` goes off while those due after `from` are held back.
@@ -348,33 +391,6 @@ impl Plan {
     }
 }
 
-/// The setting of `timer` from now on: its next expiry, as the kernel's timer tells it, in virtual time. `None` where
-/// it is not armed any more.
-fn upcoming(timer: &Timer, kernel: Kernel) -> SysResult<Option<Setting>> {
-    let (setting, armed) = (timer.setting(), timer.armed());
-    let shown = kernel.shown(&armed)?;
-    if timer.clock() & Timer::CANCELLED != 0 && setting.deadline != Deadline::Never {
-        return Ok(Some(setting));
-    }
-    Ok(shown.upcoming(kernel.kind, setting, &armed, timer.signalled_again()))
-}
-
-/// As [`upcoming`], for an interval timer that goes off once: stops it.
-///
-/// Race: it goes off between a look and the moment when it is set anew. It would go off twice, and the kernel takes no SIGALRM back.
-fn upcoming_of_stopped(timer: &Timer, kernel: Kernel) -> SysResult<Option<Setting>> {
-    let (setting, armed) = (timer.setting(), timer.armed());
-    let now = clocks::host();
-    // If an exec kills this thread now, the next program finds a timer that is to be set.
-    timer.set_armed(Armed { at: RealInstant::NEVER, ..armed });
-    let left = kernel.stop()?;
-    let upcoming = Shown { now, left }.upcoming(kernel.kind, setting, &armed, 0);
-    if upcoming.is_none() {
-        timer.set_armed(armed);
-    }
-    Ok(upcoming)
-}
-
 /// Sets the timers of this process anew that were set by an earlier state of the clock; true where one of them goes off at once.
 ///
 /// A timer whose signal goes to another thread is left to that thread, which the controller signals as well: Linux 6.13 and newer
@@ -434,18 +450,21 @@ impl Rearms {
 /// False where there is nothing to set.
 fn rearm(timer: &Timer, kernel: Kernel) -> bool {
     let leapt = registry().leaps.sum();
-    match upcoming_and_unreported(timer, kernel) {
+    let look = match Look::at(timer, kernel) {
+        Ok(look) => look,
         // The timer is gone: closed, or deleted by an exec.
         Err(_) => {
             timer.release();
-            false
+            return false;
         }
-        Ok((None, _)) => {
+    };
+    match look.upcoming {
+        None => {
             timer.set_armed(Armed { leapt, ..timer.armed() });
             timer.set_observed_seq(clock().timers_state());
             false
         }
-        Ok((Some(setting), unreported)) => {
+        Some(setting) => {
             let wall = timer.armed().wall;
             let stepped = clocks::snapshot().segment.wall != wall;
             if stepped && timer.clock() & Timer::CANCEL_ON_SET != 0 {
@@ -454,98 +473,15 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
                 timer.set(setting, clock().timers_state());
             } else {
                 let is_posix = kernel.kind == TimerKind::Posix;
-                let told = match is_posix && timer.take_signal_before() && unreported > 0 {
+                let told = match is_posix && timer.take_signal_before() && look.unreported > 0 {
                     true => own_signal::take(timer.signal(), kernel.id),
                     false => 0,
                 };
-                arm(timer, kernel, setting, unreported.max(told));
+                arm_anew(timer, kernel, Look { unreported: look.unreported.max(told), ..look });
             }
             true
         }
     }
-}
-
-/// The setting of `timer` from now on, and the number of expiries before that which the program does not know of yet.
-///
-/// Race: the timer goes off between the two looks, and would be counted by both or by neither. Therefore the first is taken again.
-fn upcoming_and_unreported(timer: &Timer, kernel: Kernel) -> SysResult<(Option<Setting>, i64)> {
-    /// A timer that goes off at every look is counted as well as can be.
-    const MAX_TRIES: u32 = 8;
-    if kernel.kind == TimerKind::Interval && timer.setting().interval == Span::ZERO {
-        return Ok((upcoming_of_stopped(timer, kernel)?, 0));
-    }
-    let mut before = upcoming(timer, kernel)?;
-    let mut taken = 0;
-    for tries in 1.. {
-        failpoint(registry(), Failpoint::TimerQueried);
-        let unreported =
-            before.map_or(0, |setting| unreported(timer, kernel, &setting, &mut taken));
-        let after = upcoming(timer, kernel)?;
-        if after == before || tries == MAX_TRIES {
-            return Ok(take_back(timer, kernel, after, unreported));
-        }
-        before = after;
-    }
-    Ok((before, taken))
-}
-
-/// Takes back expiries of a timer descriptor that have come too early and that nobody has read: a change makes them later, and this
-/// process could not follow before it began.
-fn take_back(
-    timer: &Timer,
-    kernel: Kernel,
-    upcoming: Option<Setting>,
-    unreported: i64,
-) -> (Option<Setting>, i64) {
-    let setting = timer.setting();
-    let is_cancelled = timer.clock() & Timer::CANCELLED != 0;
-    if kernel.kind != TimerKind::Fd || is_cancelled || setting.deadline == Deadline::Never {
-        return (upcoming, unreported);
-    }
-    let look = clocks::snapshot();
-    let Some(upcoming) = upcoming else {
-        let is_early = due(setting.deadline, &look) > look.now();
-        let taken = is_early && unread::take(Fd::new(kernel.id as i32)) > 0;
-        return (taken.then_some(setting), 0);
-    };
-    if unreported == 0 {
-        return (Some(upcoming), 0);
-    }
-    let latest = due(later(upcoming, Span(-upcoming.interval.0)).deadline, &look);
-    let ahead = latest.since(look.now()).0;
-    let early = if ahead > 0 { (ahead - 1) / upcoming.interval.0 + 1 } else { 0 };
-    let back = early.min(unreported);
-    (Some(later(upcoming, Span(-back.saturating_mul(upcoming.interval.0)))), unreported - back)
-}
-
-/// Expiries of a periodic timer that the program does not know of. `taken` are those that were taken from a descriptor or a signal.
-fn unreported(timer: &Timer, kernel: Kernel, upcoming: &Setting, taken: &mut i64) -> i64 {
-    if upcoming.interval.0 == 0 {
-        return 0;
-    }
-    match kernel.kind {
-        TimerKind::Fd => {
-            *taken += unread::take(Fd::new(kernel.id as i32));
-            *taken
-        }
-        // A restored signal stands for all since the timer was set, at the checkpoint, and for those it stood for then.
-        TimerKind::Posix if timer.is_signalled_before() && signal_waits(timer.signal()) => {
-            let look = clocks::snapshot();
-            let gone = due(upcoming.deadline, &look).since(due(timer.setting().deadline, &look));
-            timer.signalled_again() + gone.0 / upcoming.interval.0
-        }
-        TimerKind::Posix => {
-            if signal_waits(timer.signal()) {
-                *taken += own_signal::take(timer.signal(), kernel.id);
-            }
-            *taken
-        }
-        TimerKind::Interval => 0,
-    }
-}
-
-fn signal_waits(signal: u32) -> bool {
-    (1..=64).contains(&signal) && pending_signals().has(signal)
 }
 
 /// Runs `work` while no other thread sets this timer.

@@ -57,7 +57,7 @@ fn set_real_timer(new: &Itimerspec) -> SysResult<Itimerspec> {
     let setting = setting_of(new, false, Timebase::MONOTONIC).ok_or(Errno::EINVAL)?;
     exclusively(timer, || {
         let before = remaining(timer, kernel)?;
-        arm(timer, kernel, setting, 0);
+        arm(timer, kernel, setting);
         Ok(before)
     })
 }

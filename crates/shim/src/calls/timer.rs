@@ -188,7 +188,7 @@ pub fn settime(
         let before = remaining(timer, kernel);
         if before.is_ok() {
             note_cancel(timer, kernel, flags, base);
-            arm(timer, kernel, setting, 0);
+            arm(timer, kernel, setting);
         }
         before
     });
@@ -278,7 +278,7 @@ fn take_cancellation(fd: Fd) -> SysResult<()> {
         let setting = timer.setting();
         timer.set_clock(timer.clock() & !Timer::CANCELLED);
         // Setting it clears what made it readable. The kernel forgets the expiries that have come by then, too.
-        arm(timer, Kernel::of(timer, TimerKind::Fd, fd.number()), to_come(setting), 0);
+        arm(timer, Kernel::of(timer, TimerKind::Fd, fd.number()), to_come(setting));
     });
     Err(Errno::ECANCELED)
 }
