@@ -385,7 +385,7 @@ def test_a_reader_decides_when_a_change_begins_and_may_be_killed_over_it():
 
 def test_each_place_is_tested():
     """Every failpoint has a row, and every act a test or a reason at each kind of thread."""
-    for path in Path(__file__).parent.glob("test_failpoints*.py"):
+    for path in Path(__file__).parent.glob("test_*.py"):
         importlib.import_module(path.stem)
     assert unmet(set(places())) == []
 
