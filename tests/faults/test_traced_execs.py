@@ -75,6 +75,23 @@ def test_an_exec_stops_for_another_process_of_lorentz_that_has_interrupted_it():
     assert inside.lines(ev="ran") and not inside.stderr
 
 
+def test_the_first_exec_of_a_program_stops_for_another_process_of_lorentz():
+    """It is made by the launcher, and not by the image."""
+    with runs_another() as inside:
+        inside.line(ev="ready")
+        inside.points.arm("ExecNotified")
+        command = inside.begin("exec", "true")
+        inside.points.wait("ExecNotified")
+        children = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text()
+        with Native(
+            [build.c("faults/tracer"), "lorentz", *children.split(), "interrupt"]
+        ) as tracer:
+            tracer.line(ev="traces")
+            inside.points.release("ExecNotified")
+            assert command.wait(timeout=AT_ONCE) == 0, command.stderr.read()
+            assert tracer.finish() == 0
+
+
 def test_an_exec_goes_on_that_an_adoption_has_seized_before_its_monitor_received_it():
     """The adoption is another program's, and does not find the thread stopped in its first try."""
     with runs_another() as inside:
