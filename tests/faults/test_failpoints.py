@@ -14,6 +14,7 @@ import datetime
 import importlib
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from framework.points import (
     SENSELESS,
     at_each,
     beside,
+    command,
     done,
     kill,
     points,
@@ -193,6 +195,58 @@ def test_a_timer_is_little_late_where_the_monitor_is_dead_as_well(place):
             completed = time.monotonic()
             late = beat_after(inside, completed) - completed
         assert late <= HEALED + BEAT + noise.slack
+        no_beat_was_early(inside)
+
+
+#: Commands other than `dilate` that make deadlines later: all of them, and those by the wall clock.
+PUT_OFF = [["freeze"], ["step", "--by", "-1h"]]
+
+
+def reach_hold(inside: Faulty, words: list[str], point: str) -> subprocess.Popen:
+    """Has a command arrive at a place where it holds back a timer by the wall clock and one by the
+    monotonic clock, which says each of its expiries."""
+    inside.line(ev="ready")
+    assert done(inside, "walltimer 100000", who=2)["ret"] == 0
+    tell(inside, "do beat 400")
+    inside.line(ev="beat")
+    return command(*words)(inside, point)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("point", ["HoldBegun", "HoldFollowed"])
+@pytest.mark.parametrize("words", PUT_OFF, ids=lambda words: words[0])
+def test_timers_survive_a_command_that_is_killed_before_it_puts_them_off(words, point):
+    with points() as inside:
+        controller = reach_hold(inside, words, point)
+        time.sleep(0.05)
+        with HostNoise() as noise:
+            killed = time.monotonic()
+            controller.kill()
+            late = beat_after(inside, killed) - killed
+        controller.wait(timeout=AT_ONCE)
+        assert late <= HEALED + BEAT + noise.slack
+        assert inside.time()["state"] == "running"
+        assert abs(done(inside, "date", who=2)["ret"] - time.time()) < AT_ONCE
+        no_beat_was_early(inside)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("point", ["HoldBegun", "HoldFollowed"])
+@pytest.mark.parametrize("words", PUT_OFF, ids=lambda words: words[0])
+def test_no_timer_stops_while_a_command_that_puts_it_off_stands_still(words, point):
+    with points() as inside:
+        controller = reach_hold(inside, words, point)
+        with HostNoise() as noise:
+            begun = time.monotonic()
+            first = beat_after(inside, begun)
+            second = beat_after(inside, first)
+        assert first - begun <= HELD + BEAT + noise.slack
+        assert second - first <= HELD + BEAT + 2 * noise.slack
+        inside.points.release(point)
+        assert controller.wait(timeout=AT_ONCE) == 0
+        if words[0] == "freeze":
+            assert inside.time()["state"] == "frozen"
+            inside.unfreeze()
         no_beat_was_early(inside)
 
 
