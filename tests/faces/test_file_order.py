@@ -18,7 +18,7 @@ import pytest
 from framework import build, lorentz, oracle
 from framework.experiments import SECOND, Experiment
 from framework.oracle import HostNoise
-from framework.running import Inside, Line, Running
+from framework.running import Inside, Line, Native, Running
 
 CLOCK_MONOTONIC_COARSE = 6
 L = str(lorentz.session.binary)
@@ -67,6 +67,14 @@ def check_order(seen: Line) -> None:
 @pytest.mark.parametrize("between", ["", "sleep 2"], ids=["alone", "by a child"])
 def test_a_sleep_that_is_skipped_lies_between_two_files(between, rate, tmp_path):
     check_order(order(between, rate, tmp_path, ["--skip-idle"]))
+
+
+def test_natively_no_file_is_older_than_the_kernels_ticks(tmp_path):
+    """The rule that the other tests hold the container to."""
+    with Native([build.c("faces/order"), "60", "sleep 0.01"], cwd=tmp_path) as native:
+        native.succeed(timeout=60)
+        seen = native.line(ev="order")
+    assert (seen["older"], seen["earlier"]) == (0, 0)
 
 
 @pytest.mark.parametrize("rate", RATES)
