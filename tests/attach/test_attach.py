@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from framework import build, lorentz, processes, real, waits
 from framework.build import C_FLAVOURS
-from framework.catalogue import WAITS
+from framework.catalogue import WAITS, Case
 from framework.experiments import until
 from framework.needs import feature, tool
 from framework.oracle import HostNoise
@@ -61,6 +61,35 @@ def test_a_running_program_goes_on_at_another_rate(flavour):
         gap = (later["mono"] - earlier["mono"]) / 1e9
         assert 0 <= gap <= 10 * (later.at - earlier.at + 2 * noise.slack), "a jump"
         assert abs(later["real"] - later["real_raw"]) < 10 * noise.slack * 1e9
+
+
+#: Reads the clock every 20 ms, with so many files open that an attach takes long.
+MANY_FILES = """
+import os, resource, select, time
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+for _ in range(4000):
+    os.eventfd(0)
+print('{"ev":"ready"}', flush=True)
+last, longest = time.monotonic(), 0.0
+while not select.select([0], [], [], 0)[0]:
+    time.sleep(0.02)
+    now = time.monotonic()
+    last, longest = now, max(longest, now - last)
+print('{"ev":"done","longest":%f}' % longest, flush=True)
+"""
+
+
+def test_time_does_not_run_away_while_the_process_stands_still():
+    """At rate 1000 a stop of 50 ms would be 50 s."""
+    with Native([real.python(), "-c", MANY_FILES], stdin=True) as native:
+        native.line(ev="ready")
+        begun = time.monotonic()
+        with HostNoise() as noise, attached(native, native.pid, "--rate", "1000"):
+            took = time.monotonic() - begun
+            native.close_stdin()
+            done = native.line(ev="done")
+    assert done["longest"] < 1000 * (took / 10 + noise.slack), took
 
 
 def test_vector_registers_are_what_they_were():
@@ -130,12 +159,20 @@ def test_a_running_runtime_goes_on_at_another_rate(program):
     assert max(lap["took"] for lap in laps[count:]) < 1 + 20 * (0.1 + noise.slack)
 
 
-@pytest.mark.parametrize("family", ["sleep", "poll", "futex", "ipc", "ipc-sockets"])
-def test_waits_in_progress_follow_from_the_attach_on(family):
-    """100 s of waits in many processes: attached at rate 100 they end in a second."""
+FAMILIES = ["sleep", "poll", "futex", "ipc", "ipc-sockets"]
+
+
+def waits_of(family: str) -> tuple[str, list[Case]]:
+    """The kinds of waits of one of these families, and the family's name for the program."""
     family, _, sockets = family.partition("-")
     cases = [c for c in WAITS if c.live and c.family == family and c.threads]
-    cases = [c for c in cases if c.coarse == bool(sockets)]
+    return family, [c for c in cases if c.coarse == bool(sockets)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_waits_in_progress_follow_from_the_attach_on(family):
+    """100 s of waits in many processes: attached at rate 100 they end in a second."""
+    family, cases = waits_of(family)
     with Native(waits.command(family, "dynamic", 100.0, cases, False)) as native:
         native.wait_for(len(cases), ev="ready")
         time.sleep(0.3)
@@ -152,6 +189,24 @@ def test_waits_in_progress_follow_from_the_attach_on(family):
         assert (line["ret"], line["err"]) == (native_result["ret"], native_result["err"]), name
         assert line["elapsed"] >= 100, name
         assert line.at - start < 1 * (1 + late[name]) + 1.5 + noise.slack, name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_waits_in_progress_end_when_they_would_have(family):
+    """6 s of waits, of which some have passed. A wait that began anew would take these twice."""
+    family, cases = waits_of(family)
+    with Native(waits.command(family, "dynamic", 6.0, cases, False)) as native:
+        native.wait_for(len(cases), ev="ready")
+        begun = time.monotonic()
+        time.sleep(2)
+        with HostNoise() as noise, attached(native, native.pid, "--rate", "1", "--tree"):
+            waits.gather(native, len(cases), patience=10)
+            done = {line["case"]: line for line in native.lines(ev="done")}
+    assert {case.name for case in cases} == set(done)
+    for case in cases:
+        line = done[case.name]
+        assert line["elapsed"] >= 6, line
+        assert line.at - begun < 6 * (1 + waits.late(case)) + 1 + noise.slack, line
 
 
 def test_what_sockets_were_told_before_the_attach_is_virtual():
@@ -243,6 +298,16 @@ def test_all_expiries_that_a_signal_stands_for_at_the_attach_are_taken():
     for line in done:
         assert line["least"] <= line["count"] <= line["most"], line["case"]
         assert line["again"] == 0, line["case"]
+
+
+def test_a_series_keeps_its_phase_however_long_the_attach_takes():
+    """The monitor looks through the program's files for timers before it enters them."""
+    with Native([build.c("changes/phase"), "900"]) as native:
+        pid = native.line(ev="ready")["pid"]
+        with attached(native, pid, "--rate", "1"):
+            done = native.line(ev="done")
+            native.succeed()
+    assert 0 <= done["late"] < done["period"] / 4
 
 
 def test_what_it_starts_afterwards_is_inside(tmp_path):

@@ -127,6 +127,18 @@ def test_it_is_made_anew_before_the_program_begins():
             assert not (session.state_dir() / inside.name).exists()
 
 
+def test_it_is_made_anew_when_that_could_not_be_done_at_first():
+    """As when somebody deletes the directory above it in the same moment."""
+    with own_session() as session, Inside("sleep", "1000", session=session) as inside:
+        inside.wait_until_shown()
+        place = session.state_dir()
+        shutil.rmtree(place)
+        place.touch()
+        time.sleep(0.5)
+        place.unlink()
+        wait_until_restored(inside)
+
+
 def test_it_is_made_anew_by_the_monitor_that_takes_over():
     """The command ends before its monitor has made the directory anew, and a program is left."""
     year = 'date "+{\\"ev\\":\\"year\\",\\"year\\":%Y}"'

@@ -66,6 +66,16 @@ def test_a_command_that_cannot_be_run_is_told_as_a_shell_would(command, status):
     assert done.stdout == ""
 
 
+def test_an_alarm_from_before_goes_off():
+    """A shell or a supervisor may set one before it executes the command."""
+    script = "alarm 1; exec @ARGV"
+    command = ["perl", "-e", script, *lorentz.session.command(), "run", "--", "sleep", "15"]
+    done = subprocess.run(
+        command, env=lorentz.session.environment(), stdin=subprocess.DEVNULL, check=False
+    )
+    assert done.returncode == 128 + signal.SIGALRM
+
+
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"])
 def test_a_signal_to_the_launcher_reaches_the_program(name):
     """Not bash: it hangs, also natively, if SIGINT comes just as its wait for a child begins."""

@@ -13,10 +13,12 @@ use lorentz_control::host_time::{now, HostMoment};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::Container;
+use crate::{Container, StateError};
 
 /// Time from the last deletion of a file until the directory is made anew: `rm -rf` is done by then.
 const RESTORE_DELAY: Duration = Duration::from_millis(100);
+/// Time until the next try, if it cannot be made.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The watch of one monitor. A process has one at most, because SIGIO does not tell two apart.
 pub(crate) struct DirectoryWatch {
@@ -52,7 +54,7 @@ impl DirectoryWatch {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             watched => watched.ok(),
         };
-        let due = (!container.is_complete()).then(|| HostMoment::now().after(RESTORE_DELAY));
+        let due = due_after(RESTORE_DELAY, container);
         Ok(DirectoryWatch { container: container.clone(), clock, signals, watched, due })
     }
 
@@ -76,9 +78,16 @@ impl DirectoryWatch {
         if self.due.take_if(|due| *due <= HostMoment::now()).is_none() {
             return;
         }
-        if let Ok(restored) = self.container.restore(self.clock.as_fd()) {
-            self.container = restored;
-            self.watched = watch(&self.container).ok();
+        match self.container.restore(self.clock.as_fd()) {
+            Ok(restored) => {
+                self.container = restored;
+                self.watched = watch(&self.container).ok();
+                // The directory may be deleted again by now.
+                self.due = due_after(RESTORE_DELAY, &self.container);
+            }
+            Err(StateError::NameInUse(_)) => {}
+            // Its parent was being deleted, for example.
+            Err(_) => self.due = due_after(RETRY_INTERVAL, &self.container),
         }
     }
 
@@ -92,8 +101,8 @@ impl DirectoryWatch {
         if let Some(found) = found.filter(|found| found.is_same(&self.container)) {
             self.container = found;
         }
-        if !self.container.is_complete() {
-            self.due = Some(HostMoment::now().after(RESTORE_DELAY));
+        if let Some(due) = due_after(RESTORE_DELAY, &self.container) {
+            self.due = Some(due);
         }
     }
 
@@ -107,6 +116,11 @@ impl DirectoryWatch {
         let name = name.as_deref().map(|name| name.strip_suffix(" (deleted)").unwrap_or(name));
         name.is_some_and(|name| name != self.container.name())
     }
+}
+
+/// When to make the directory of `container` anew; `None` if it exists.
+fn due_after(delay: Duration, container: &Container) -> Option<HostMoment> {
+    (!container.is_complete()).then(|| HostMoment::now().after(delay))
 }
 
 /// Has the kernel send SIGIO to this process when a file is renamed or deleted in the directory of `container`.

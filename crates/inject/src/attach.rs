@@ -8,6 +8,7 @@
 use crate::boot_stub;
 use crate::borrowed_thread::{BorrowedThread, ALL_BUT_BREAKPOINT};
 use crate::events::open_signalfd;
+use crate::last_run::LastRun;
 use crate::launch::duplicate_fd;
 use crate::managed_clock::TargetClock;
 use crate::monitor::ExecMonitor;
@@ -20,10 +21,10 @@ use lorentz_shim::filter::{flag, Instruction, Program, ASK_MONITOR, SET_MODE_FIL
 use lorentz_shim::layout::{self, Credit, CLOCK, CREDITS, IMAGE};
 use lorentz_shim::sys::sig;
 use lorentz_syscalls::Restart;
-use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use object::{Object, ObjectSymbol};
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -89,12 +90,14 @@ fn mapping(line: &str) -> Option<(u64, u64, &str)> {
 pub(crate) struct StoppedProcess {
     pub pid: Pid,
     pub threads: Vec<TracedThread>,
+    /// When each thread last ran before it was stopped, where the kernel tells.
+    last_runs: HashMap<TracedThread, LastRun>,
 }
 
 impl StoppedProcess {
     /// Stops every thread, including those that are started meanwhile.
     pub fn stop(pid: Pid) -> io::Result<StoppedProcess> {
-        let mut stopped = StoppedProcess { pid, threads: Vec::new() };
+        let mut stopped = StoppedProcess { pid, threads: Vec::new(), last_runs: HashMap::new() };
         loop {
             let known = stopped.threads.len();
             for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -104,13 +107,17 @@ impl StoppedProcess {
                 else {
                     continue;
                 };
+                let last_run = LastRun::of(pid, thread);
                 let seized = thread.seize().or_else(|error| match tracer_of(thread) {
                     // The monitor holds it already.
                     Some(tracer) if tracer == std::process::id() as i32 => Ok(()),
                     _ => Err(error),
                 });
                 match seized.and_then(|()| thread.stop(Instant::now() + STOP_TIMEOUT)) {
-                    Ok(true) => stopped.threads.push(thread),
+                    Ok(true) => {
+                        stopped.threads.push(thread);
+                        stopped.last_runs.extend(last_run.map(|last| (thread, last)));
+                    }
                     Ok(false) => return Err(io::Error::other(DOES_NOT_STOP)),
                     // The thread has ended meanwhile.
                     Err(error) if has_ended(&error) => {}
@@ -253,14 +260,21 @@ impl StoppedProcess {
     /// Returns the threads that wait with a timeout, and how long each has waited.
     fn waits(&self) -> Vec<InterruptedWait> {
         let elapsed = |thread: &TracedThread| {
-            let task = format!("/proc/{}/task/{}", self.pid, thread.0);
-            let began = last_ran(&format!("{task}/sched"))?;
-            scheduler_now(processor_of(&task)?)?.checked_sub(began)
+            let last_run = self.last_runs.get(thread)?;
+            // The stop ends one run. A thread that has had another one since began its wait in that.
+            let runs = LastRun::of(self.pid, *thread)?.waits - last_run.waits;
+            if runs == 1 {
+                last_run.elapsed()
+            } else {
+                None
+            }
         };
         let waiting = self.threads.iter().filter_map(|thread| InterruptedWait::of(*thread));
         waiting
             .map(|wait| InterruptedWait {
                 elapsed: elapsed(&wait.thread).unwrap_or_default(),
+                // Behind the look, which may take some time.
+                measured: Instant::now(),
                 ..wait
             })
             .collect()
@@ -286,18 +300,21 @@ fn lets_ask_monitor(borrowed: &BorrowedThread) -> bool {
 struct InterruptedWait {
     thread: TracedThread,
     registers: libc::user_regs_struct,
+    /// How long the thread had waited at this instant.
     elapsed: Duration,
+    measured: Instant,
 }
 
 impl InterruptedWait {
     fn of(thread: TracedThread) -> Option<InterruptedWait> {
-        // Results of an interrupted call: one that the kernel would continue by its restart block, and one that only our stop
-        // interrupted.
+        // Results of an interrupted call: one that the kernel would continue by its restart block, one that it would begin anew
+        // (io_pgetevents), and one that only our stop interrupted.
         const ERESTART_RESTARTBLOCK: i64 = -516;
+        const ERESTARTNOHAND: i64 = -514;
         const EINTR: i64 = -4;
         let registers = thread.registers().ok()?;
         let (call, result) = (registers.orig_rax as i64, registers.rax as i64);
-        let broken_off = result == ERESTART_RESTARTBLOCK || result == EINTR;
+        let broken_off = [ERESTART_RESTARTBLOCK, ERESTARTNOHAND, EINTR].contains(&result);
         let is_timed =
             u32::try_from(call).ok().and_then(lorentz_syscalls::row).is_some_and(|row| {
                 matches!(
@@ -309,6 +326,7 @@ impl InterruptedWait {
             thread,
             registers,
             elapsed: Duration::ZERO,
+            measured: Instant::now(),
         })
     }
 
@@ -322,47 +340,15 @@ impl InterruptedWait {
     }
 }
 
-/// Tells the shim how long the threads have waited already.
+/// Tells the shim how long the threads have waited already. Their time has gone on while they stood still.
 fn write_credit(first: TracedThread, waits: &[InterruptedWait]) -> io::Result<()> {
     for (wait, place) in waits.iter().zip(0..CREDITS) {
         let number = namespace::number_inside(wait.thread.0 as u32)?;
-        let credit = Credit::bytes(number, wait.elapsed.as_nanos() as u64);
+        let elapsed = wait.elapsed + wait.measured.elapsed();
+        let credit = Credit::bytes(number, elapsed.as_nanos() as u64);
         first.write(layout::credit_address(place) as u64, &credit)?;
     }
     Ok(())
-}
-
-/// Returns when a thread last began or stopped running, by the scheduler's clock.
-fn last_ran(path: &str) -> Option<Duration> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.lines().find(|line| line.starts_with("se.exec_start"))?;
-    let millis: f64 = line.rsplit(':').next()?.trim().parse().ok()?;
-    Some(Duration::from_nanos((millis * 1e6) as u64))
-}
-
-/// Returns the processor on which a thread last ran.
-fn processor_of(task: &str) -> Option<usize> {
-    const FIELD_AFTER_NAME: usize = 36;
-    let stat = fs::read_to_string(format!("{task}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split_ascii_whitespace().nth(FIELD_AFTER_NAME)?.parse().ok()
-}
-
-/// Returns the scheduler's clock of `processor` now: the time at which this thread, after a short sleep, last began to run
-/// there.
-///
-/// Each processor has its own clock, without the time that the hypervisor took. Over hours these clocks come to differ by
-/// seconds.
-fn scheduler_now(processor: usize) -> Option<Duration> {
-    let this_thread = Pid::from_raw(0);
-    let before = sched_getaffinity(this_thread).ok()?;
-    let mut there = CpuSet::new();
-    there.set(processor).ok()?;
-    sched_setaffinity(this_thread, &there).ok()?;
-    std::thread::sleep(Duration::from_micros(10));
-    let now = last_ran("/proc/thread-self/sched");
-    let _ = sched_setaffinity(this_thread, &before);
-    now
 }
 
 /// Returns a struct sock_fprog for the address `at`. The instructions follow it.

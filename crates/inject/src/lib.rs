@@ -30,6 +30,7 @@ mod filter;
 mod forced_signals;
 mod host;
 mod image;
+mod last_run;
 mod launch;
 pub mod limits;
 mod managed_clock;

@@ -390,9 +390,10 @@ impl ExecMonitor {
             if number == libc::SIGCHLD {
                 continue;
             }
-            // The kernel sent a signal of the terminal to the program too.
+            // The kernel sent a signal of the terminal to the program too, but not that of an alarm from before the launch.
             const FROM_KERNEL: i32 = 0x80;
-            if let (Some(child), true) = (&self.child, signal.ssi_code != FROM_KERNEL) {
+            let is_programs = signal.ssi_code != FROM_KERNEL || number == libc::SIGALRM;
+            if let (Some(child), true) = (&self.child, is_programs) {
                 // SAFETY: the process is a child that has not been waited for.
                 unsafe { libc::kill(child.forked.pid.as_raw(), number) };
             }

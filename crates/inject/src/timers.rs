@@ -23,6 +23,8 @@ pub struct FoundTimer {
     signal: u32,
     /// The thread to which the signal goes, by its number in this process's namespace; 0 for the process.
     target: u32,
+    /// The real instant just after the look at the timer, and the time left at the look: an expiry is rather late than early.
+    seen: RealInstant,
     left: Span,
     interval: Span,
     /// The signal of an earlier expiry is pending.
@@ -49,7 +51,10 @@ fn enter(owner: ProcessId, found: &FoundTimer, clock: &SharedClock) {
     // The kernel reports no time left for a repeating interval timer while its signal is pending.
     let waits = found.kind == TimerKind::Interval && found.interval.0 > 0;
     let armed = found.left.0 > 0 || waits;
-    let at = look.now().plus(found.left);
+    // The process has stood still since the timer was looked at, and time has gone on. A waiting signal leaves no time to reckon from.
+    let passed = if found.left.0 > 0 { look.real.since(found.seen) } else { Span::ZERO };
+    let left = Span(found.left.0.saturating_sub(passed.0));
+    let at = look.now().plus(left);
     let deadline = match found.clock as i32 {
         _ if !armed => Deadline::Never,
         libc::CLOCK_BOOTTIME | libc::CLOCK_BOOTTIME_ALARM => {
@@ -62,7 +67,7 @@ fn enter(owner: ProcessId, found: &FoundTimer, clock: &SharedClock) {
     timer.set_signalled_again(unreported);
     timer.note_signal_before();
     timer.set_armed(Armed {
-        at: look.real.plus(Span(found.left.0.saturating_sub(unreported * found.interval.0))),
+        at: look.real.plus(Span(left.0.saturating_sub(unreported * found.interval.0))),
         interval: found.interval,
         ..Armed::disarmed(look.segment.wall)
     });
@@ -106,6 +111,7 @@ fn posix_timers(pid: Pid, borrowed: &BorrowedThread, scratch: u64) -> io::Result
                 clock: 0,
                 signal: 0,
                 target: 0,
+                seen: RealInstant(0),
                 left: Span::ZERO,
                 interval: Span::ZERO,
                 signal_waits: false,
@@ -124,6 +130,7 @@ fn posix_timers(pid: Pid, borrowed: &BorrowedThread, scratch: u64) -> io::Result
     found.retain(|timer| !matches!(timer.clock, 2 | 3) && timer.clock < 16);
     for timer in &mut found {
         borrowed.must(libc::SYS_timer_gettime, [u64::from(timer.id), scratch, 0, 0, 0, 0])?;
+        timer.seen = host_now();
         (timer.interval, timer.left) = read_setting(pid, scratch, 1)?;
         timer.signal_waits = is_pending_for_process(TracedThread(pid.as_raw()), timer.signal)
             || is_pending(TracedThread(timer.target as i32), timer.signal);
@@ -140,6 +147,7 @@ fn interval_timer(
     const ITIMER_REAL: u64 = 0;
     const GETITIMER: i64 = 36;
     borrowed.must(GETITIMER, [ITIMER_REAL, scratch, 0, 0, 0, 0])?;
+    let seen = host_now();
     let (interval, left) = read_setting(pid, scratch, 1000)?;
     let timer = FoundTimer {
         kind: TimerKind::Interval,
@@ -147,6 +155,7 @@ fn interval_timer(
         clock: 1,
         signal: 14,
         target: 0,
+        seen,
         left,
         interval,
         signal_waits: false,
@@ -166,6 +175,7 @@ fn timer_descriptors(
         let entry = entry?;
         let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
         let (Some(id), Ok(text)) = (id, fs::read_to_string(entry.path())) else { continue };
+        let mut seen = host_now();
         let field =
             |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let (Some(clock), Some(mut left), Some(interval)) = (
@@ -177,6 +187,7 @@ fn timer_descriptors(
         };
         if left == Span::ZERO && interval > Span::ZERO {
             borrowed.must(libc::SYS_timerfd_gettime, [u64::from(id), scratch, 0, 0, 0, 0])?;
+            seen = host_now();
             (_, left) = read_setting(pid, scratch, 1)?;
         }
         let clock = clock.parse().unwrap_or(1);
@@ -186,6 +197,7 @@ fn timer_descriptors(
             clock,
             signal: 0,
             target: 0,
+            seen,
             left,
             interval,
             signal_waits: false,

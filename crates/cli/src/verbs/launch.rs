@@ -188,9 +188,14 @@ pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
         (false, false) => AttachReach::Process,
     };
     let options = ClockOptions { in_experiment: args.for_experiment, ..args.clock.options.clone() };
-    let made = make(&state, &new, &options)?;
+    let mut clock = options.which(&HostNow::read()?)?;
+    let rate = put_off_rate(&mut clock);
+    let made = make_on(&state, &new, clock)?;
     // The monitor it leaves behind has entered the container by now; this process looks after nothing.
     let attached = leave(&made, container::attach(pid, reach, made.clone()))?;
+    if let Some(rate) = rate {
+        begin_rate(&made, rate)?;
+    }
     if args.json {
         let view = View::of(&state.container(made.name())?)?;
         print::out_json(&print::clocks_json(&view, view.clock_state()))?;
@@ -199,6 +204,23 @@ pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
         print::out(&format!("{}: in virtual time: {}\n", made.name(), pids.join(" ")))?;
     }
     Ok(0)
+}
+
+/// Takes the rate out of the settings of a clock that is to run by itself: processes stand still while they are brought in, and time must
+/// not run away from them meanwhile. Returns it, if it differs from the host's.
+fn put_off_rate(clock: &mut WhichClock) -> Option<Rate> {
+    let WhichClock::New(settings) = clock else { return None };
+    let runs = !settings.frozen && !settings.policy.orders_sends;
+    let rate = runs.then(|| std::mem::take(&mut settings.rate))?;
+    (rate != Rate::default()).then_some(rate)
+}
+
+/// Sets the rate of a container whose processes are in, unless they have ended.
+fn begin_rate(container: &Container, rate: Rate) -> anyhow::Result<()> {
+    match container.clock_to_change()?.dilate(rate) {
+        Err(_) if container.liveness()? == Liveness::Ended => Ok(()),
+        done => Ok(done.map(drop)?),
+    }
 }
 
 /// Whether this process was started by `pid`, or by a program that it started: one's own shell.
@@ -250,7 +272,11 @@ fn check_newcomers(asked: Option<Newcomers>) -> anyhow::Result<()> {
 
 /// The container to run in: a new one, or a place on another's clock.
 fn make(state: &StateDir, new: &NewContainer, options: &ClockOptions) -> anyhow::Result<Container> {
-    Ok(match options.which(&HostNow::read()?)? {
+    make_on(state, new, options.which(&HostNow::read()?)?)
+}
+
+fn make_on(state: &StateDir, new: &NewContainer, clock: WhichClock) -> anyhow::Result<Container> {
+    Ok(match clock {
         WhichClock::New(settings) => state.create(new, &settings)?,
         WhichClock::Of(owner) => {
             if let Ok(owner) = state.container(&owner) {

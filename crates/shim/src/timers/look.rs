@@ -1,6 +1,7 @@
 //! A look at a timer before it is set anew: which expiry comes next, and which have come that the program does not know of yet.
 
-use super::{own_signal, unread, Kernel};
+use super::kernel::Kernel;
+use super::{own_signal, unread};
 use crate::clocks;
 use crate::deadline::due;
 use crate::layout::registry;
