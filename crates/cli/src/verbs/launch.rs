@@ -217,9 +217,10 @@ fn put_off_rate(clock: &mut WhichClock) -> Option<Rate> {
 
 /// Sets the rate of a container whose processes are in, unless they have ended.
 fn begin_rate(container: &Container, rate: Rate) -> anyhow::Result<()> {
-    match container.clock_to_change()?.dilate(rate) {
-        Err(_) if container.liveness()? == Liveness::Ended => Ok(()),
-        done => Ok(done.map(drop)?),
+    let begun = container.clock_to_change().map_err(anyhow::Error::from);
+    match begun.and_then(|clock| Ok(clock.dilate(rate)?)) {
+        Err(_) if container.liveness().is_ok_and(|life| life == Liveness::Ended) => Ok(()),
+        begun => begun.map(drop),
     }
 }
 
