@@ -68,7 +68,7 @@ MANY_FILES = """
 import os, resource, select, time
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-for _ in range(4000):
+for _ in range(min(most - 200, 18000)):
     os.eventfd(0)
 print('{"ev":"ready"}', flush=True)
 last, longest = time.monotonic(), 0.0
@@ -81,15 +81,15 @@ print('{"ev":"done","longest":%f}' % longest, flush=True)
 
 
 def test_time_does_not_run_away_while_the_process_stands_still():
-    """At rate 1000 a stop of 50 ms would be 50 s."""
+    """At rate 100 a stop of 0.5 s would be 50 s."""
     with Native([real.python(), "-c", MANY_FILES], stdin=True) as native:
         native.line(ev="ready")
         begun = time.monotonic()
-        with HostNoise() as noise, attached(native, native.pid, "--rate", "1000"):
+        with HostNoise() as noise, attached(native, native.pid, "--rate", "100"):
             took = time.monotonic() - begun
             native.close_stdin()
             done = native.line(ev="done")
-    assert done["longest"] < 1000 * (took / 10 + noise.slack), took
+    assert done["longest"] < 100 * (took / 10 + noise.slack), took
 
 
 def test_vector_registers_are_what_they_were():
