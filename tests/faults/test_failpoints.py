@@ -16,6 +16,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,30 @@ def beat_after(inside: Faulty, moment: float) -> float:
     """Waits for the first expiry of the timer of `beat` after a moment. Returns its time."""
     until(lambda: any(line.at > moment for line in inside.lines(ev="beat")))
     return next(line.at for line in inside.lines(ev="beat") if line.at > moment)
+
+
+def beats_on_after_a_kill(inside: Faulty, controller: subprocess.Popen) -> None:
+    """Kills a controller, and checks that a living monitor ends its hold at once."""
+    # By now the timer is held back, if it is to be.
+    time.sleep(0.05)
+    with HostNoise() as noise:
+        killed = time.monotonic()
+        controller.kill()
+        late = beat_after(inside, killed) - killed
+    controller.wait(timeout=AT_ONCE)
+    assert late <= HEALED + BEAT + noise.slack
+
+
+def beats_on_while_held(inside: Faulty, begin: Callable[[], object] = lambda: None) -> None:
+    """Checks that a periodic timer is held back no longer than it may be, and goes on, from a
+    moment on at which `begin` is called."""
+    with HostNoise() as noise:
+        begin()
+        begun = time.monotonic()
+        first = beat_after(inside, begun)
+        second = beat_after(inside, first)
+    assert first - begun <= HELD + BEAT + noise.slack
+    assert second - first <= HELD + BEAT + 2 * noise.slack
 
 
 def no_beat_was_early(inside: Faulty) -> None:
@@ -140,12 +165,7 @@ def test_no_timer_is_early_while_a_controller_stands_still(place):
         inside.line(ev="ready")
         controller = place.reach(inside)
         assert done(inside, "sleep 1000000", who=2)["ret"] == 0
-        with HostNoise() as noise:
-            begun = time.monotonic()
-            first = beat_after(inside, begun)
-            second = beat_after(inside, first)
-        assert first - begun <= HELD + BEAT + noise.slack
-        assert second - first <= HELD + BEAT + 2 * noise.slack
+        beats_on_while_held(inside)
         inside.points.release(place.point)
         assert controller.wait(timeout=AT_ONCE) == 0
         assert inside.time()["rate"] == "0.5"
@@ -160,14 +180,7 @@ def test_timers_survive_a_controller_that_is_killed(place):
     with points() as inside:
         inside.line(ev="ready")
         controller = place.reach(inside)
-        # By now the timer is held back, if it is to be.
-        time.sleep(0.05)
-        with HostNoise() as noise:
-            killed = time.monotonic()
-            controller.kill()
-            late = beat_after(inside, killed) - killed
-        controller.wait(timeout=AT_ONCE)
-        assert late <= HEALED + BEAT + noise.slack
+        beats_on_after_a_kill(inside, controller)
         assert inside.time()["rate"] == ("0.5" if place.made else "1")
         no_beat_was_early(inside)
 
@@ -180,15 +193,13 @@ def test_a_timer_is_little_late_where_the_monitor_is_dead_as_well(place):
         inside.line(ev="ready")
         controller = place.reach(inside)
         time.sleep(0.05)
-        with HostNoise() as noise:
+
+        def kill_both() -> None:
             kill(inside.monitor())
-            killed = time.monotonic()
             controller.kill()
-            first = beat_after(inside, killed)
-            second = beat_after(inside, first)
+
+        beats_on_while_held(inside, kill_both)
         controller.wait(timeout=AT_ONCE)
-        assert first - killed <= HELD + BEAT + noise.slack
-        assert second - first <= HELD + BEAT + 2 * noise.slack
         assert inside.time()["rate"] == ("0.5" if place.made else "1")
         with HostNoise() as noise:
             verb(inside, "leap", inside.name, "--by", "1ns")
@@ -218,13 +229,7 @@ def reach_hold(inside: Faulty, words: list[str], point: str) -> subprocess.Popen
 def test_timers_survive_a_command_that_is_killed_before_it_puts_them_off(words, point):
     with points() as inside:
         controller = reach_hold(inside, words, point)
-        time.sleep(0.05)
-        with HostNoise() as noise:
-            killed = time.monotonic()
-            controller.kill()
-            late = beat_after(inside, killed) - killed
-        controller.wait(timeout=AT_ONCE)
-        assert late <= HEALED + BEAT + noise.slack
+        beats_on_after_a_kill(inside, controller)
         assert inside.time()["state"] == "running"
         assert abs(done(inside, "date", who=2)["ret"] - time.time()) < AT_ONCE
         no_beat_was_early(inside)
@@ -236,12 +241,7 @@ def test_timers_survive_a_command_that_is_killed_before_it_puts_them_off(words, 
 def test_no_timer_stops_while_a_command_that_puts_it_off_stands_still(words, point):
     with points() as inside:
         controller = reach_hold(inside, words, point)
-        with HostNoise() as noise:
-            begun = time.monotonic()
-            first = beat_after(inside, begun)
-            second = beat_after(inside, first)
-        assert first - begun <= HELD + BEAT + noise.slack
-        assert second - first <= HELD + BEAT + 2 * noise.slack
+        beats_on_while_held(inside)
         inside.points.release(point)
         assert controller.wait(timeout=AT_ONCE) == 0
         if words[0] == "freeze":
