@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
-use lorentz_clock::{saturate, Span, NANOS_PER_SEC};
+use lorentz_clock::{saturate, Rate, Span, NANOS_PER_SEC};
 use lorentz_control::change_pipe::listen;
 use lorentz_control::processes::{self, Process};
 use lorentz_control::{CgroupPlace, Clock};
@@ -23,7 +23,7 @@ use crate::background::{self, close_standard_streams};
 use crate::clock_watch::ClockWatch;
 use crate::directory_watch::DirectoryWatch;
 use crate::newcomers::NewcomerTask;
-use crate::{skip, time_namespace, Container, Mechanism, MonitorKind};
+use crate::{skip, time_namespace, Container, Liveness, Mechanism, MonitorKind};
 
 /// The processes that an attach brings in beside the one it is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -309,12 +309,17 @@ pub(crate) fn enter_as(
 }
 
 /// Brings the running process `pid` into virtual time, with the others that `reach` names. A process in the background supervises it
-/// from then on.
+/// from then on. `rate` is the one that the clock's settings have put off, if any: it begins when all are in.
 ///
 /// # Errors
 ///
 /// If the process may not be traced, or cannot be brought in. Processes that were brought in before it stay so.
-pub fn attach(pid: u32, reach: AttachReach, container: Container) -> anyhow::Result<Attached> {
+pub fn attach(
+    pid: u32,
+    reach: AttachReach,
+    container: Container,
+    rate: Option<Rate>,
+) -> anyhow::Result<Attached> {
     let (answer, report) = pipe()?;
     // SAFETY: one thread.
     match unsafe { fork() }? {
@@ -323,9 +328,12 @@ pub fn attach(pid: u32, reach: AttachReach, container: Container) -> anyhow::Res
             let mut text = String::new();
             File::from(answer).read_to_string(&mut text)?;
             match text.strip_prefix("ok ") {
-                Some(pids) => Ok(Attached {
-                    pids: pids.split(' ').filter_map(|pid| pid.parse().ok()).collect(),
-                }),
+                Some(pids) => {
+                    rate.map_or(Ok(()), |rate| begin_rate(&container, rate))?;
+                    Ok(Attached {
+                        pids: pids.split(' ').filter_map(|pid| pid.parse().ok()).collect(),
+                    })
+                }
                 None if text.is_empty() => anyhow::bail!("attaching has ended without a word"),
                 None => anyhow::bail!(text),
             }
@@ -339,6 +347,15 @@ pub fn attach(pid: u32, reach: AttachReach, container: Container) -> anyhow::Res
             // SAFETY: as above.
             unsafe { libc::_exit(status) }
         }
+    }
+}
+
+/// Sets the rate of a container whose processes are in, unless they have ended.
+fn begin_rate(container: &Container, rate: Rate) -> anyhow::Result<()> {
+    let begun = container.clock_to_change().map_err(anyhow::Error::from);
+    match begun.and_then(|clock| Ok(clock.dilate(rate)?)) {
+        Err(_) if container.liveness().is_ok_and(|life| life == Liveness::Ended) => Ok(()),
+        begun => begun.map(drop),
     }
 }
 

@@ -185,6 +185,15 @@ pub struct ClockSettings {
 }
 
 impl ClockSettings {
+    /// Takes the rate out, for a clock whose processes are still to be brought in: they stand still for that, and time must not run away
+    /// from them. Returns the rate, to be set when all are in; `None` if there is none to set. A clock that is frozen or that an
+    /// experiment moves keeps its own.
+    pub fn put_off_rate(&mut self) -> Option<Rate> {
+        let runs = !self.frozen && !self.policy.orders_sends;
+        let rate = runs.then(|| std::mem::take(&mut self.rate))?;
+        (rate != Rate::default()).then_some(rate)
+    }
+
     /// Returns the first segment of the clock, which starts when the host's clocks show `host`.
     pub fn segment(&self, host: &HostNow) -> Segment {
         let virt = VirtualInstant(host.real.0.saturating_add(self.monotonic.0));

@@ -40,7 +40,7 @@ fn attach_process(state: &StateDir, pid: u32) -> anyhow::Result<Container> {
         anyhow::bail!("a clock of its own was expected");
     };
     let mut container = state.create(&new, &settings)?;
-    let attached = attach(pid, AttachReach::Descendants, container.clone());
+    let attached = attach(pid, AttachReach::Descendants, container.clone(), None);
     let brought = attached.and_then(|_| give_cgroup(&mut container));
     container.leave()?;
     brought?;

@@ -189,13 +189,13 @@ pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
     };
     let options = ClockOptions { in_experiment: args.for_experiment, ..args.clock.options.clone() };
     let mut clock = options.which(&HostNow::read()?)?;
-    let rate = put_off_rate(&mut clock);
+    let rate = match &mut clock {
+        WhichClock::New(settings) => settings.put_off_rate(),
+        WhichClock::Of(_) => None,
+    };
     let made = make_on(&state, &new, clock)?;
     // The monitor it leaves behind has entered the container by now; this process looks after nothing.
-    let attached = leave(&made, container::attach(pid, reach, made.clone()))?;
-    if let Some(rate) = rate {
-        begin_rate(&made, rate)?;
-    }
+    let attached = leave(&made, container::attach(pid, reach, made.clone(), rate))?;
     if args.json {
         let view = View::of(&state.container(made.name())?)?;
         print::out_json(&print::clocks_json(&view, view.clock_state()))?;
@@ -204,24 +204,6 @@ pub fn attach(args: &AttachArgs) -> anyhow::Result<i32> {
         print::out(&format!("{}: in virtual time: {}\n", made.name(), pids.join(" ")))?;
     }
     Ok(0)
-}
-
-/// Takes the rate out of the settings of a clock that is to run by itself: processes stand still while they are brought in, and time must
-/// not run away from them meanwhile. Returns it, if it differs from the host's.
-fn put_off_rate(clock: &mut WhichClock) -> Option<Rate> {
-    let WhichClock::New(settings) = clock else { return None };
-    let runs = !settings.frozen && !settings.policy.orders_sends;
-    let rate = runs.then(|| std::mem::take(&mut settings.rate))?;
-    (rate != Rate::default()).then_some(rate)
-}
-
-/// Sets the rate of a container whose processes are in, unless they have ended.
-fn begin_rate(container: &Container, rate: Rate) -> anyhow::Result<()> {
-    let begun = container.clock_to_change().map_err(anyhow::Error::from);
-    match begun.and_then(|clock| Ok(clock.dilate(rate)?)) {
-        Err(_) if container.liveness().is_ok_and(|life| life == Liveness::Ended) => Ok(()),
-        begun => begun.map(drop),
-    }
 }
 
 /// Whether this process was started by `pid`, or by a program that it started: one's own shell.
