@@ -24,6 +24,7 @@ mod boot_stub;
 mod borrowed_thread;
 mod call_site;
 mod capabilities;
+mod dated;
 mod error;
 mod events;
 mod filter;

@@ -4,6 +4,7 @@
 //! The real time that was left for a timer becomes the same amount of virtual time.
 
 use crate::borrowed_thread::BorrowedThread;
+use crate::dated::{host_now, Dated};
 use crate::shared::SharedClock;
 use crate::trace::TracedThread;
 use crate::tracee::{is_pending, is_pending_for_process};
@@ -75,11 +76,6 @@ fn enter(owner: ProcessId, found: &FoundTimer, clock: &SharedClock) {
     timer.set(Setting { deadline, interval: found.interval }, 0);
 }
 
-fn host_now() -> RealInstant {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
-    now.map_or(RealInstant(0), |ts| RealInstant(ts.tv_sec() * NANOS_PER_SEC + ts.tv_nsec()))
-}
-
 /// Returns all timers of `pid`. The calls are made by `borrowed` before the filter is installed, because it would trap them.
 pub fn find(pid: Pid, borrowed: &BorrowedThread, scratch: u64) -> io::Result<Vec<FoundTimer>> {
     let mut found = posix_timers(pid, borrowed, scratch)?;
@@ -129,8 +125,8 @@ fn posix_timers(pid: Pid, borrowed: &BorrowedThread, scratch: u64) -> io::Result
     // Timers on CPU clocks stay as they are.
     found.retain(|timer| !matches!(timer.clock, 2 | 3) && timer.clock < 16);
     for timer in &mut found {
-        borrowed.must(libc::SYS_timer_gettime, [u64::from(timer.id), scratch, 0, 0, 0, 0])?;
-        timer.seen = host_now();
+        let arguments = [u64::from(timer.id), scratch, 0, 0, 0, 0];
+        timer.seen = Dated::of(|| borrowed.must(libc::SYS_timer_gettime, arguments))?.seen;
         (timer.interval, timer.left) = read_setting(pid, scratch, 1)?;
         timer.signal_waits = is_pending_for_process(TracedThread(pid.as_raw()), timer.signal)
             || is_pending(TracedThread(timer.target as i32), timer.signal);
@@ -146,8 +142,8 @@ fn interval_timer(
 ) -> io::Result<Option<FoundTimer>> {
     const ITIMER_REAL: u64 = 0;
     const GETITIMER: i64 = 36;
-    borrowed.must(GETITIMER, [ITIMER_REAL, scratch, 0, 0, 0, 0])?;
-    let seen = host_now();
+    let arguments = [ITIMER_REAL, scratch, 0, 0, 0, 0];
+    let seen = Dated::of(|| borrowed.must(GETITIMER, arguments))?.seen;
     let (interval, left) = read_setting(pid, scratch, 1000)?;
     let timer = FoundTimer {
         kind: TimerKind::Interval,
@@ -174,8 +170,8 @@ fn timer_descriptors(
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
         let entry = entry?;
         let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        let (Some(id), Ok(text)) = (id, fs::read_to_string(entry.path())) else { continue };
-        let mut seen = host_now();
+        let look = Dated::of(|| fs::read_to_string(entry.path()));
+        let (Some(id), Ok(Dated { found: text, mut seen })) = (id, look) else { continue };
         let field =
             |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let (Some(clock), Some(mut left), Some(interval)) = (
@@ -186,8 +182,8 @@ fn timer_descriptors(
             continue;
         };
         if left == Span::ZERO && interval > Span::ZERO {
-            borrowed.must(libc::SYS_timerfd_gettime, [u64::from(id), scratch, 0, 0, 0, 0])?;
-            seen = host_now();
+            let arguments = [u64::from(id), scratch, 0, 0, 0, 0];
+            seen = Dated::of(|| borrowed.must(libc::SYS_timerfd_gettime, arguments))?.seen;
             (_, left) = read_setting(pid, scratch, 1)?;
         }
         let clock = clock.parse().unwrap_or(1);

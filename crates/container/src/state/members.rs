@@ -114,7 +114,11 @@ impl StateDir {
         };
         // In the order in which an exec goes through them.
         let found = by_clock().or_else(by_tracer).or_else(by_file).or_else(by_clock);
-        found.or_else(by_parent).cloned().ok_or(StateError::NotInside(pid))
+        found.or_else(by_parent).cloned().ok_or_else(|| match Process::read(pid) {
+            Some(process) if !process.has_ended() => StateError::NotInside(pid),
+            // Nobody has waited for it yet, or somebody just has.
+            _ => StateError::NoProcess(pid),
+        })
     }
 
     /// Returns the processes of each of `containers`, in the order of `containers`, each list sorted by process id. `seen` is one
