@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import importlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -300,6 +301,28 @@ def test_an_expiry_in_the_midst_of_setting_a_timer_is_counted_once(point):
         inside.points.release(point)
         assert controller.wait(timeout=AT_ONCE) == 0
         assert inside.wait_for(1, timeout=AT_ONCE, ev="done", who=1)[0]["ret"] == 0, "came early"
+
+
+def real_time_left(pid: int) -> float:
+    """Until the kernel's timer of the program's first timer descriptor goes off, s."""
+    texts = (file.read_text() for file in Path(f"/proc/{pid}/fdinfo").iterdir())
+    text = next(text for text in texts if "it_value:" in text)
+    seconds, nanos = re.search(r"it_value: \((\d+), (\d+)\)", text).groups()
+    return int(seconds) + int(nanos) / 1e9
+
+
+def test_a_timer_that_another_thread_only_looks_at_follows_a_change():
+    """The thread that is told of the change leaves the timer to that thread."""
+    with points(rate="1") as inside:
+        pid = inside.line(ev="ready")["pid"]
+        assert done(inside, "settimer 1000")["ret"] == 0
+        inside.points.arm("TimerHeld")
+        tell(inside, "do lefttimer")
+        inside.points.wait("TimerHeld")
+        verb(inside, "dilate", inside.name, "--rate", "100")
+        inside.points.release("TimerHeld")
+        inside.wait_for(2, timeout=AT_ONCE, ev="done", who=1)
+        assert 0 < real_time_left(pid) <= 10
 
 
 def test_a_process_that_is_stopped_does_not_put_a_change_off_for_ever():

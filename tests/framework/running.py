@@ -91,7 +91,7 @@ class Running:
             reader.start()
         return self
 
-    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, failure: type[BaseException] | None = None, *_: object) -> None:
         if failure is not None and self.process.poll() is not None:
             print(f"{self.label}: had ended, status {self.process.poll()}\n{self.stderr[-2000:]}")
         self.end()

@@ -58,7 +58,8 @@ pub use page::{
 pub use process::{PidNamespace, PidNamespaces, ProcessId, MAX_PID_NAMESPACES};
 pub use rate::Rate;
 pub use registry::{
-    Armed, Deadline, Epoch, Holder, Registry, Setting, Timer, TimerKind, Waiter, TIMERS, WAITERS,
+    Armed, Deadline, Epoch, Holder, Registry, Setting, Timer, TimerKind, TimerOwner, Waiter,
+    TIMERS, WAITERS,
 };
 pub use segment::{Pace, Segment};
 pub use start::Start;

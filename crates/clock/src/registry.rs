@@ -220,6 +220,9 @@ pub struct Setting {
     pub interval: Span,
 }
 
+/// A timer's process, its kind, and its id there.
+pub type TimerOwner = (ProcessId, TimerKind, u32);
+
 impl Timer {
     /// Flag in the clock word: a step of the wall clock cancels the timer (TFD_TIMER_CANCEL_ON_SET).
     pub const CANCEL_ON_SET: u32 = 1 << 16;
@@ -231,7 +234,7 @@ impl Timer {
     const SIGNALLED_BEFORE: u32 = 1 << 19;
 
     /// Returns the timer's process, kind and id.
-    pub fn owner(&self) -> Option<(ProcessId, TimerKind, u32)> {
+    pub fn owner(&self) -> Option<TimerOwner> {
         let key = self.owner.load(Ordering::Acquire);
         let kind = match (key >> 28) & 0xf {
             1 => TimerKind::Posix,
@@ -362,6 +365,8 @@ impl Timer {
     ///
     /// The thread that has the right.
     pub fn begin_setting(&self, thread: Holder) -> Result<(), Holder> {
+        // The other side of the fence in `end_setting`.
+        fence(Ordering::SeqCst);
         let mut before = 0;
         loop {
             let taken = self.holder.compare_exchange(
@@ -382,9 +387,28 @@ impl Timer {
         }
     }
 
-    /// Gives the right to set the kernel's timer back.
+    /// As [`Timer::begin_setting`], where the caller has found this slot as that of `owner`. False if it is no more: the right is not
+    /// taken.
+    ///
+    /// Race: between the look and the right the slot is released, and another timer gets it. Nobody releases a slot without the right.
+    ///
+    /// # Errors
+    ///
+    /// As [`Timer::begin_setting`].
+    pub fn begin_setting_of(&self, owner: TimerOwner, thread: Holder) -> Result<bool, Holder> {
+        self.begin_setting(thread)?;
+        let is_its = self.owner() == Some(owner);
+        if !is_its {
+            self.end_setting();
+        }
+        Ok(is_its)
+    }
+
+    /// Gives the right to set the kernel's timer back. A thread that has found the right taken has seen a state of the clock that the
+    /// caller sees too from now on.
     pub fn end_setting(&self) {
         self.holder.store(0, Ordering::Release);
+        fence(Ordering::SeqCst);
     }
 
     /// Whether a thread has the right to set the kernel's timer, or was killed while it had the right.
@@ -392,8 +416,10 @@ impl Timer {
         self.holder.load(Ordering::Acquire) != 0
     }
 
-    /// Frees the slot.
+    /// Frees the slot. While its process may have another thread, the caller has the right to set the kernel's timer.
     pub fn release(&self) {
+        // The next timer in this slot is not armed.
+        self.deadline.store(Deadline::Never);
         self.owner.store(0, Ordering::Release);
     }
 }

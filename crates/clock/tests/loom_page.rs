@@ -21,8 +21,8 @@ mod model;
 
 use loom::sync::atomic::{AtomicI64, Ordering};
 use lorentz_clock::{
-    Change, Deadline, Failpoint, FastClock, PidNamespace, ProcessId, Rate, RealInstant, Span,
-    VirtualInstant,
+    Change, Deadline, Failpoint, FastClock, Holder, PidNamespace, ProcessId, Rate, RealInstant,
+    Setting, Span, TimerKind, VirtualInstant,
 };
 use model::*;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -265,8 +265,7 @@ fn a_wait_follows_every_change_or_is_told_of_it() {
 
 /// Sets a timer as the shim does. Stores in `held` whether the timer was held back.
 fn set_timer(world: &World, held: &AtomicI64) {
-    use lorentz_clock::{Setting, TimerKind::Fd};
-    let timer = world.registry.claim_timer(ONE, Fd, 3).expect("there is room");
+    let timer = world.registry.claim_timer(ONE, TimerKind::Fd, 3).expect("there is room");
     let deadline = Deadline::Virtual(VirtualInstant(1_000));
     loop {
         let state = world.page.timers_state();
@@ -309,14 +308,13 @@ fn a_timer_is_held_back_or_is_waited_for() {
 /// old piece after that is held back, until its thread looks at the clock again.
 #[test]
 fn a_timer_that_a_controller_does_not_find_is_held_back() {
-    use lorentz_clock::{Holder, Setting, TimerKind::Fd};
     model(3, || {
         let world = World::new();
         let before = world.page.timers_state();
-        world.registry.claim_timer(ONE, Fd, 3).expect("there is room");
+        world.registry.claim_timer(ONE, TimerKind::Fd, 3).expect("there is room");
         let holder = Holder { epoch: world.registry.new_epoch(), thread: 1 };
         let setter = spawn(&world, move |world| {
-            let timer = world.registry.find_timer(ONE, Fd, 3).expect("it was claimed");
+            let timer = world.registry.find_timer(ONE, TimerKind::Fd, 3).expect("it was claimed");
             timer.begin_setting(holder).expect("it is free");
             let state = world.page.timers_state();
             let is_held = world.page.timers_held().is_some();
@@ -351,28 +349,27 @@ fn two_waits_that_share_a_group_are_both_found() {
 
 #[test]
 fn one_timer_slot_goes_to_one_thread() {
-    use lorentz_clock::TimerKind::Fd;
     model(3, || {
         let world = World::new();
         let claims = [3, 4].map(|id| {
             spawn(&world, move |world| {
-                let timer = world.registry.claim_timer(ONE, Fd, id).expect("there is room");
-                assert_eq!(timer.owner(), Some((ONE, Fd, id)));
+                let timer =
+                    world.registry.claim_timer(ONE, TimerKind::Fd, id).expect("there is room");
+                assert_eq!(timer.owner(), Some((ONE, TimerKind::Fd, id)));
             })
         });
         all(claims);
         assert_eq!(world.registry.timers().count(), 2);
-        assert!(world.registry.claim_timer(ONE, Fd, 5).is_none(), "there is no third");
+        assert!(world.registry.claim_timer(ONE, TimerKind::Fd, 5).is_none(), "there is no third");
     });
 }
 
 /// Two threads of one epoch set a timer one after the other, while a thread of an earlier epoch still has the right.
 #[test]
 fn the_right_to_set_a_timer_is_one_threads() {
-    use lorentz_clock::{Holder, TimerKind::Fd};
     model(3, || {
         let world = World::new();
-        let timer = world.registry.claim_timer(ONE, Fd, 3).expect("there is room");
+        let timer = world.registry.claim_timer(ONE, TimerKind::Fd, 3).expect("there is room");
         let dead = Holder { epoch: world.registry.new_epoch(), thread: 1 };
         timer.begin_setting(dead).expect("it is free");
         let epoch = world.registry.new_epoch();
@@ -380,7 +377,8 @@ fn the_right_to_set_a_timer_is_one_threads() {
         let threads = [2, 3].map(|thread| {
             let inside = inside.clone();
             spawn(&world, move |world| {
-                let timer = world.registry.find_timer(ONE, Fd, 3).expect("it was claimed");
+                let timer =
+                    world.registry.find_timer(ONE, TimerKind::Fd, 3).expect("it was claimed");
                 if timer.begin_setting(Holder { epoch, thread }).is_ok() {
                     assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0, "two at once");
                     inside.fetch_sub(1, Ordering::Relaxed);
@@ -391,6 +389,103 @@ fn the_right_to_set_a_timer_is_one_threads() {
         all(threads);
         assert!(timer.begin_setting(Holder { epoch, thread: 4 }).is_ok(), "it is held by the dead");
     });
+}
+
+/// Sets a timer anew as the shim does, unless another thread has the right. A thread that gives the right back looks at the clock again.
+fn set_anew(world: &World, holder: Holder, is_told: bool) {
+    let timer = world.registry.find_timer(ONE, TimerKind::Fd, 3).expect("it was claimed");
+    let mut sets = is_told;
+    while timer.begin_setting_of((ONE, TimerKind::Fd, 3), holder) == Ok(true) {
+        if sets {
+            timer.set_observed_seq(world.page.timers_state());
+        }
+        timer.end_setting();
+        if timer.is_current(world.page.timers_state(), Span(0)) {
+            return;
+        }
+        sets = true;
+    }
+}
+
+/// A thread that is told of a change leaves a timer to another one, which has the right only to look at it.
+#[test]
+fn a_timer_is_set_anew_although_its_right_is_taken() {
+    model(3, || {
+        let world = World::new();
+        let timer = world.registry.claim_timer(ONE, TimerKind::Fd, 3).expect("there is room");
+        let deadline = Deadline::Virtual(VirtualInstant(7));
+        timer.set(Setting { deadline, interval: Span(0) }, world.page.timers_state());
+        let epoch = world.registry.new_epoch();
+        let looks = spawn(&world, move |world| {
+            set_anew(world, Holder { epoch, thread: 1 }, false);
+        });
+        world.change(rate(2), Span(0), NOW);
+        set_anew(&world, Holder { epoch, thread: 2 }, true);
+        all([looks]);
+        let timer = world.registry.find_timer(ONE, TimerKind::Fd, 3).expect("it was claimed");
+        assert!(timer.is_current(world.page.timers_state(), Span(0)), "nobody has set it");
+    });
+}
+
+/// Sets timers anew as the shim does: an entry whose descriptor is not `open` is released.
+fn release_closed(world: &World, holder: Holder, open: &AtomicI64) {
+    for timer in world.registry.timers() {
+        let Some(owner) = timer.owner().filter(|(.., id)| *id == 3) else { continue };
+        if timer.begin_setting_of(owner, holder) == Ok(true) {
+            if open.load(Ordering::Acquire) == 0 {
+                timer.release();
+            }
+            timer.end_setting();
+        }
+    }
+}
+
+/// Makes and sets a timer as the shim does. `None` if there is no room.
+fn make_timer(world: &World, id: u32, setting: Setting, holder: Holder) -> Option<()> {
+    loop {
+        let timer = world.registry.claim_timer(ONE, TimerKind::Fd, id)?;
+        match timer.begin_setting_of((ONE, TimerKind::Fd, id), holder) {
+            Ok(true) => {
+                timer.set(setting, 0);
+                timer.end_setting();
+                return Some(());
+            }
+            Ok(false) => {}
+            Err(_) => loom::thread::yield_now(),
+        }
+    }
+}
+
+/// Threads release the entry of descriptor 3, which was closed. A thread makes descriptor 3 again, whose entry it may find, or another
+/// one, which may get its slot: that entry stays.
+#[test]
+fn a_new_timer_is_not_released_for_the_one_before() {
+    for (id, releasing) in [(3, 1), (4, 2)] {
+        model(3, move || {
+            let world = World::new();
+            for used in [3, 5] {
+                world.registry.claim_timer(ONE, TimerKind::Fd, used).expect("there is room");
+            }
+            let epoch = world.registry.new_epoch();
+            let open = Arc::new(AtomicI64::new(0));
+            let others = (0..releasing).map(|thread| {
+                let open = open.clone();
+                spawn(&world, move |world| release_closed(world, Holder { epoch, thread }, &open))
+            });
+            let others: Vec<_> = others.collect();
+            if id == 3 {
+                open.store(1, Ordering::Release);
+            }
+            let setting =
+                Setting { deadline: Deadline::Virtual(VirtualInstant(7)), interval: Span(0) };
+            let made = make_timer(&world, id, setting, Holder { epoch, thread: 9 });
+            all(others);
+            if made.is_some() {
+                let timer = world.registry.find_timer(ONE, TimerKind::Fd, id);
+                assert_eq!(timer.expect("nobody closed it").setting(), setting);
+            }
+        });
+    }
 }
 
 /// A leaper that is killed while it writes its entry loses no other entry and blocks nobody.

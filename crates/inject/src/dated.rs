@@ -1,4 +1,4 @@
-//! What a look at another process has found, and when that was so.
+//! Looks at another process, each with the instant at which it was so.
 //!
 //! Race: this thread loses its processor between the look and the clock. A timer would go off later by that time; one that does so
 //! more often than that, at other instants of its series. Therefore it looks again.

@@ -20,7 +20,7 @@ pub use kernel::Kernel;
 use look::{upcoming, Look};
 use lorentz_clock::{
     failpoint, Armed, Deadline, Failpoint, Pace, Rate, RealInstant, Setting, Snapshot, Span, Timer,
-    TimerKind, VirtualInstant, WallTime, HOLD_DELAY,
+    TimerKind, TimerOwner, VirtualInstant, WallTime, HOLD_DELAY,
 };
 
 /// Sets the kernel's timer for `setting`, which the program asks for, by the clock as it stands.
@@ -279,16 +279,46 @@ pub fn rearm_all() -> bool {
         if is_for_another_thread(timer) {
             continue;
         }
-        // Where another thread is at it, that thread finds the new version before it is done.
-        if timer.begin_setting(process::holder()).is_ok() {
+        if begin_to_rearm(timer, (owner, kind, id)) {
             failpoint(registry(), Failpoint::TimerHeld);
             let armed = rearm(timer, Kernel::of(timer, kind, id));
-            timer.end_setting();
-            at_once |= armed && timer.armed().at <= clocks::host();
+            at_once |= (end_setting(timer, (owner, kind, id)) || armed)
+                && timer.armed().at <= clocks::host();
         }
     }
     fork_data().rearms_done.fetch_add(1, SeqCst);
     at_once
+}
+
+/// Takes the right to set the timer anew. Where another thread has it, that thread finds the new state when it is done
+/// ([`end_setting`]), unless only this one may set the timer.
+fn begin_to_rearm(timer: &Timer, owner: TimerOwner) -> bool {
+    let me = process::holder();
+    let mut tries = 0;
+    loop {
+        match timer.begin_setting_of(owner, me) {
+            Ok(is_its) => return is_its,
+            Err(holder) if timer.target() == 0 || holder == me => return false,
+            Err(_) => {
+                tries += 1;
+                give_way(tries);
+            }
+        }
+    }
+}
+
+/// Gives the right to set the timer back, and sets it anew if the clock has changed since: the thread that was to do so may have found
+/// the right taken. True where it has been set.
+fn end_setting(timer: &Timer, owner: TimerOwner) -> bool {
+    let mut armed = false;
+    loop {
+        timer.end_setting();
+        let is_set = timer.is_current(clock().timers_state(), registry().leaps.sum());
+        if is_set || is_for_another_thread(timer) || !begin_to_rearm(timer, owner) {
+            return armed;
+        }
+        armed = rearm(timer, Kernel::of(timer, owner.1, owner.2));
+    }
 }
 
 fn is_for_another_thread(timer: &Timer) -> bool {
@@ -354,18 +384,53 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
     }
 }
 
-/// Runs `work` while no other thread sets this timer.
-pub fn exclusively<T>(timer: &Timer, work: impl FnOnce() -> T) -> T {
-    let holder = process::holder();
-    let mut tries = 0;
-    while timer.begin_setting(holder).is_err() {
-        tries += 1;
-        give_way(tries);
+/// A timer's entry in the registry, as it was found.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    timer: &'static Timer,
+    owner: TimerOwner,
+}
+
+impl Entry {
+    /// That of a timer of this process, if it has one.
+    pub fn find(kind: TimerKind, id: u32) -> Option<Entry> {
+        let owner = (process::own(), kind, id);
+        let timer = registry().find_timer(owner.0, kind, id)?;
+        Some(Entry { timer, owner })
     }
-    failpoint(registry(), Failpoint::TimerHeld);
-    let result = work();
-    timer.end_setting();
-    result
+
+    /// That of a timer of this process, a new one if it has none. `None` where there is no room.
+    pub fn claim(kind: TimerKind, id: u32) -> Option<Entry> {
+        let owner = (process::own(), kind, id);
+        let timer = registry().claim_timer(owner.0, kind, id)?;
+        Some(Entry { timer, owner })
+    }
+
+    /// The entry of a timer that was found in the registry.
+    pub fn of(timer: &'static Timer) -> Option<Entry> {
+        Some(Entry { timer, owner: timer.owner()? })
+    }
+
+    /// Runs `work` while no other thread sets this timer. `None` where the entry has been released since it was found: by a thread that
+    /// has set timers anew, and found that the descriptor had been closed.
+    pub fn exclusively<T>(self, work: impl FnOnce(&Timer) -> T) -> Option<T> {
+        let holder = process::holder();
+        let mut tries = 0;
+        loop {
+            match self.timer.begin_setting_of(self.owner, holder) {
+                Ok(true) => break,
+                Ok(false) => return None,
+                Err(_) => {
+                    tries += 1;
+                    give_way(tries);
+                }
+            }
+        }
+        failpoint(registry(), Failpoint::TimerHeld);
+        let result = work(self.timer);
+        end_setting(self.timer, self.owner);
+        Some(result)
+    }
 }
 
 /// Virtual time left and the interval, as timer_gettime returns them.

@@ -3,14 +3,13 @@
 use super::timer::setting_of;
 use crate::call::Call;
 use crate::clocks::{self, Timebase};
-use crate::layout::{clock, registry};
-use crate::process;
+use crate::layout::clock;
 use crate::sys::{
     sys, Errno, ItimerId, Itimerspec, Itimerval, SysResult, Sysno, Timespec, Timeval, UserPtr,
 };
-use crate::timers::{arm, exclusively, remaining, Kernel};
+use crate::timers::{arm, remaining, Entry, Kernel};
 use crate::user::Access;
-use lorentz_clock::{Span, TimerKind};
+use lorentz_clock::{Span, Timer, TimerKind};
 
 /// setitimer(2).
 pub fn setitimer(
@@ -51,15 +50,19 @@ fn to_micros(value: Itimerspec) -> Itimerval {
 
 /// Sets ITIMER_REAL; returns its setting before.
 fn set_real_timer(new: &Itimerspec) -> SysResult<Itimerspec> {
-    let timer =
-        registry().claim_timer(process::own(), TimerKind::Interval, 0).ok_or(Errno::ENOMEM)?;
-    let kernel = Kernel::of(timer, TimerKind::Interval, 0);
     let setting = setting_of(new, false, Timebase::MONOTONIC).ok_or(Errno::EINVAL)?;
-    exclusively(timer, || {
+    let set = |timer: &Timer| {
+        let kernel = Kernel::of(timer, TimerKind::Interval, 0);
         let before = remaining(timer, kernel)?;
         arm(timer, kernel, setting);
         Ok(before)
-    })
+    };
+    loop {
+        let entry = Entry::claim(TimerKind::Interval, 0).ok_or(Errno::ENOMEM)?;
+        if let Some(done) = entry.exclusively(set) {
+            return done;
+        }
+    }
 }
 
 /// Sets ITIMER_VIRTUAL or ITIMER_PROF, which count CPU time.
@@ -89,13 +92,10 @@ fn reported_of_cpu(value: Itimerspec) -> Itimerspec {
 /// getitimer(2).
 pub fn getitimer(_: &Call, which: ItimerId, out: UserPtr<Itimerval>) -> SysResult {
     let value = if which == ItimerId::ITIMER_REAL {
-        match registry().find_timer(process::own(), TimerKind::Interval, 0) {
-            None => Itimerspec::default(),
-            Some(timer) => {
-                let kernel = Kernel::of(timer, TimerKind::Interval, 0);
-                exclusively(timer, || remaining(timer, kernel))?
-            }
-        }
+        let left = |timer: &Timer| remaining(timer, Kernel::of(timer, TimerKind::Interval, 0));
+        let entry = Entry::find(TimerKind::Interval, 0);
+        let found = entry.and_then(|entry| entry.exclusively(left));
+        found.unwrap_or(Ok(Itimerspec::default()))?
     } else {
         let mut value = Itimerval::default();
         // SAFETY: writes to `value`.

@@ -10,7 +10,7 @@ use crate::sys::{
     close, sys, to_fd, ClockId, Errno, Fd, Itimerspec, SysResult, Sysno, TimerFlags, Timespec,
     UserPtr,
 };
-use crate::timers::{arm, exclusively, remaining, to_come, Kernel};
+use crate::timers::{arm, remaining, to_come, Entry, Kernel};
 use crate::user::Access;
 use crate::wait::{self, Masking};
 use lorentz_clock::{Deadline, ProcessId, Setting, Span, Timer, TimerKind};
@@ -40,14 +40,16 @@ pub fn timer_create(
     unsafe { sys!(Sysno::timer_create, ClockId::MONOTONIC, event, id_at)? };
     // SAFETY: the kernel has just written it.
     let id = unsafe { id_at.get() };
-    let Some(timer) = registry().claim_timer(process::own(), TimerKind::Posix, id) else {
-        delete_made(id_at);
-        return Err(Errno::EAGAIN);
-    };
-    begin_disarmed(timer, clock);
     let (signal, target) = signal_of(event);
-    timer.set_signal(signal);
-    timer.set_target(target);
+    let begin = |timer: &Timer| {
+        begin_disarmed(timer, clock);
+        timer.set_signal(signal);
+        timer.set_target(target);
+    };
+    with_new_entry(TimerKind::Posix, id, begin).ok_or_else(|| {
+        delete_made(id_at);
+        Errno::EAGAIN
+    })?;
     Ok(0)
 }
 
@@ -72,20 +74,27 @@ fn signal_of(event: Option<UserPtr<SigEvent>>) -> (u32, u32) {
     }
 }
 
-/// Another thread may be setting an older timer of the same number anew.
+/// Runs `work` on the entry of a timer that the kernel has just made. `None` where there is no room. Another thread may be setting an
+/// older timer of the same number anew, or release its entry.
+fn with_new_entry<T>(kind: TimerKind, id: u32, work: impl Fn(&Timer) -> T) -> Option<T> {
+    loop {
+        if let Some(done) = Entry::claim(kind, id)?.exclusively(&work) {
+            return Some(done);
+        }
+    }
+}
+
 fn begin_disarmed(timer: &Timer, clock_id: ClockId) {
     let disarmed = Setting { deadline: Deadline::Never, interval: Span::ZERO };
-    exclusively(timer, || {
-        timer.set_clock(clock_id.number() as u32 & 0xffff);
-        timer.set(disarmed, clock().timers_state());
-    });
+    timer.set_clock(clock_id.number() as u32 & 0xffff);
+    timer.set(disarmed, clock().timers_state());
 }
 
 /// timer_delete(2).
 pub fn timer_delete(call: &Call, id: u32) -> SysResult {
     let result = call.by_kernel()?;
-    if let Some(timer) = registry().find_timer(process::own(), TimerKind::Posix, id) {
-        timer.release();
+    if let Some(entry) = Entry::find(TimerKind::Posix, id) {
+        entry.exclusively(Timer::release);
     }
     Ok(result)
 }
@@ -99,45 +108,58 @@ pub fn timerfd_create(call: &Call, clock: ClockId, flags: u32) -> SysResult {
         // SAFETY: makes a descriptor.
         fd = to_fd(unsafe { sys!(Sysno::timerfd_create, ClockId::MONOTONIC, flags)? });
     }
-    let Some(timer) = registry().claim_timer(process::own(), TimerKind::Fd, fd.number()) else {
-        close(fd);
-        return Err(Errno::ENOMEM);
+    let begin = |timer: &Timer| {
+        // A thread that set the timer anew which had this number before may have set this one.
+        if timer.setting().deadline != Deadline::Never {
+            Kernel::of(timer, TimerKind::Fd, fd.number()).disarm();
+        }
+        begin_disarmed(timer, clock);
     };
-    begin_disarmed(timer, clock);
+    with_new_entry(TimerKind::Fd, fd.number(), begin).ok_or_else(|| {
+        close(fd);
+        Errno::ENOMEM
+    })?;
     Ok(fd.number() as isize)
 }
 
-/// The registry's entry for the timer a call names: for a descriptor that came from the parent, a new one like its.
-fn entry(call: &Call) -> Option<(&'static Timer, Kernel)> {
+/// Runs `work` on the entry of the timer that a call names, while no other thread sets it. `None` where the registry does not know the
+/// timer: one on CPU time, or no timer.
+fn with_entry<T>(call: &Call, work: impl Fn(&Timer, Kernel) -> T) -> Option<T> {
     let id: u32 = call.arg(0);
     let kind = match call.nr {
         Sysno::timer_settime | Sysno::timer_gettime => TimerKind::Posix,
         _ => TimerKind::Fd,
     };
+    loop {
+        let entry = match Entry::find(kind, id) {
+            None if kind == TimerKind::Fd => entry_of_copy(id)?,
+            found => found?,
+        };
+        let done = entry.exclusively(|timer| work(timer, Kernel::of(timer, kind, id)));
+        if done.is_some() {
+            return done;
+        }
+    }
+}
+
+/// The entry for a descriptor that has none: that of another number of it, or for one that came from the parent, a new one like its.
+fn entry_of_copy(fd: u32) -> Option<Entry> {
     let own = process::own();
-    if let Some(timer) = registry().find_timer(own, kind, id) {
-        return Some((timer, Kernel::of(timer, kind, id)));
-    }
-    if kind != TimerKind::Fd {
-        return None;
-    }
-    // Another number of a descriptor that has an entry, here or in the parent.
-    if let Some(same) = same_file(own, own, id) {
-        return Some((same, Kernel::of(same, kind, id)));
+    if let Some(same) = same_file(own, own, fd) {
+        return Entry::of(same);
     }
     // SAFETY: no arguments.
     let parent = unsafe { sys!(Sysno::getppid) }.unwrap_or(0) as u32;
-    let parents = same_file(process::numbered(parent), own, id);
-    let timer = registry().claim_timer(own, kind, id)?;
-    if let Some(parents) = parents {
+    let parents = same_file(process::numbered(parent), own, fd);
+    let begin = |timer: &Timer| {
+        let Some(parents) = parents else { return begin_disarmed(timer, ClockId::MONOTONIC) };
         timer.set_clock(parents.clock());
         timer.set_armed(parents.armed());
         timer.set_signalled_again(parents.signalled_again());
         timer.set(parents.setting(), parents.observed_seq());
-        return Some((timer, Kernel::of(timer, kind, id)));
-    }
-    begin_disarmed(timer, ClockId::MONOTONIC);
-    Some((timer, Kernel::of(timer, kind, id)))
+    };
+    with_new_entry(TimerKind::Fd, fd, begin)?;
+    Entry::find(TimerKind::Fd, fd)
 }
 
 /// The timer of process `owner` whose descriptor is the same file as `fd` of this process, `own`.
@@ -176,23 +198,21 @@ pub fn settime(
     {
         return Err(Errno::EINVAL);
     }
-    let Some((timer, kernel)) = entry(call) else { return set_cpu_timer(call, new, old) };
-    let clock_id = ClockId::new((timer.clock() & 0xffff) as i32);
-    if !is_posix && clock_id.is_alarm_clock() && !process::has_capability(CAP_WAKE_ALARM) {
-        return Err(Errno::EPERM);
-    }
-    let base = clocks::timebase(clock_id)?;
-    let absolute = flags.contains(TimerFlags::TIMER_ABSTIME);
-    let setting = setting_of(&new, absolute, base).ok_or(Errno::EINVAL)?;
-    let before = exclusively(timer, || {
-        let before = remaining(timer, kernel);
-        if before.is_ok() {
-            note_cancel(timer, kernel, flags, base);
-            arm(timer, kernel, setting);
+    let set = |timer: &Timer, kernel: Kernel| {
+        let clock_id = ClockId::new((timer.clock() & 0xffff) as i32);
+        if !is_posix && clock_id.is_alarm_clock() && !process::has_capability(CAP_WAKE_ALARM) {
+            return Err(Errno::EPERM);
         }
-        before
-    });
-    let before = before.inspect_err(|_| timer.release())?;
+        let base = clocks::timebase(clock_id)?;
+        let absolute = flags.contains(TimerFlags::TIMER_ABSTIME);
+        let setting = setting_of(&new, absolute, base).ok_or(Errno::EINVAL)?;
+        let before = remaining(timer, kernel).inspect_err(|_| timer.release())?;
+        note_cancel(timer, kernel, flags, base);
+        arm(timer, kernel, setting);
+        Ok(before)
+    };
+    let Some(set) = with_entry(call, set) else { return set_cpu_timer(call, new, old) };
+    let before = set?;
     if let Some(old) = old {
         old.write(before)?;
     }
@@ -249,12 +269,12 @@ fn scale_back(out: Option<UserPtr<Itimerspec>>) -> SysResult<()> {
 
 /// timer_gettime(2) and timerfd_gettime(2).
 pub fn gettime(call: &Call, _timer: u32, out: UserPtr<Itimerspec>) -> SysResult {
-    match entry(call) {
+    match with_entry(call, remaining) {
         None => {
             call.by_kernel()?;
             scale_back(Some(out))?;
         }
-        Some((timer, kernel)) => out.write(exclusively(timer, || remaining(timer, kernel))?)?,
+        Some(left) => out.write(left?)?,
     }
     Ok(0)
 }
@@ -270,15 +290,16 @@ pub fn read_cancellable(call: &Call, fd: Fd) -> SysResult {
 
 /// ECANCELED where a step of the wall clock has cancelled the timer.
 fn take_cancellation(fd: Fd) -> SysResult<()> {
-    let timer = registry().find_timer(process::own(), TimerKind::Fd, fd.number());
-    let Some(timer) = timer.filter(|timer| timer.clock() & Timer::CANCELLED != 0) else {
-        return Ok(());
-    };
-    exclusively(timer, || {
+    let Some(entry) = Entry::find(TimerKind::Fd, fd.number()) else { return Ok(()) };
+    let take = |timer: &Timer| {
+        if timer.clock() & Timer::CANCELLED == 0 {
+            return Ok(());
+        }
         let setting = timer.setting();
         timer.set_clock(timer.clock() & !Timer::CANCELLED);
         // Setting it clears what made it readable. The kernel forgets the expiries that have come by then, too.
         arm(timer, Kernel::of(timer, TimerKind::Fd, fd.number()), to_come(setting));
-    });
-    Err(Errno::ECANCELED)
+        Err(Errno::ECANCELED)
+    };
+    entry.exclusively(take).unwrap_or(Ok(()))
 }

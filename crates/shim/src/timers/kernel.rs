@@ -86,6 +86,12 @@ impl Kernel {
         Ok(before.value.to_span())
     }
 
+    /// Disarms it, and forgets its expiries.
+    pub fn disarm(self) {
+        let at = RealInstant::NEVER;
+        self.set(&Armed { at, interval: Span::ZERO, ..Armed::disarmed(WallTime::default()) });
+    }
+
     /// Sets it so that `expiries` (2 or more) have gone off by now, and the next one does not come before it is set anew.
     pub(super) fn set_behind(self, expiries: i64) {
         let now = clocks::host();
