@@ -256,8 +256,8 @@ def test_a_change_is_put_off_until_all_timers_follow():
     with points(rate="10") as inside:
         inside.line(ev="ready")
         # Four seconds of real time at this rate.
-        tell(inside, "do ticks 4000")
-        until(lambda: inside.time()["timers"] > 0)
+        tell(inside, "do beat 4000")
+        inside.line(ev="beat")
         inside.points.arm("HoldExtended")
         inside.points.arm("TimerHeld")
         controller = inside.begin("dilate", "--rate", "1")
@@ -292,8 +292,8 @@ def test_a_timer_that_is_set_while_a_slower_rate_is_about_to_begin_is_not_early(
 def test_an_expiry_in_the_midst_of_setting_a_timer_is_counted_once(point):
     with points(rate="1") as inside:
         inside.line(ev="ready")
-        tell(inside, "do ticks 400")
-        until(lambda: inside.time()["timers"] > 0)
+        tell(inside, "do beat 400")
+        inside.line(ev="beat")
         inside.points.arm(point)
         controller = inside.begin("dilate", "--rate", "2")
         inside.points.wait(point)
@@ -329,8 +329,8 @@ def test_a_process_that_is_stopped_does_not_put_a_change_off_for_ever():
     with points(rate="10") as inside:
         pid = inside.line(ev="ready")["pid"]
         # Four seconds of real time at this rate.
-        tell(inside, "do ticks 4000")
-        until(lambda: inside.time()["timers"] > 0)
+        tell(inside, "do beat 4000")
+        inside.line(ev="beat")
         os.kill(pid, signal.SIGSTOP)
         verb(inside, "dilate", inside.name, "--rate", "1")
         assert inside.time()["rate"] == "1"

@@ -395,9 +395,14 @@ impl Timer {
     /// # Errors
     ///
     /// As [`Timer::begin_setting`].
-    pub fn begin_setting_of(&self, owner: TimerOwner, thread: Holder) -> Result<bool, Holder> {
+    pub fn begin_setting_of(
+        &self,
+        (process, kind, id): TimerOwner,
+        thread: Holder,
+    ) -> Result<bool, Holder> {
         self.begin_setting(thread)?;
-        let is_its = self.owner() == Some(owner);
+        // By the key: a program may name an id that is larger than the key has room for.
+        let is_its = self.owner.load(Ordering::Acquire) == timer_key(process, kind, id);
         if !is_its {
             self.end_setting();
         }
@@ -421,6 +426,12 @@ impl Timer {
         // The next timer in this slot is not armed.
         self.deadline.store(Deadline::Never);
         self.owner.store(0, Ordering::Release);
+    }
+
+    /// Frees the slot if it belongs to `owner`, whose process has ended.
+    pub fn release_if(&self, (process, kind, id): TimerOwner) {
+        let key = timer_key(process, kind, id);
+        let _ = self.owner.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 

@@ -267,6 +267,19 @@ fn the_right_to_set_a_timer_is_not_held_by_the_dead() {
     assert_eq!(timer.begin_setting(thread(now, 8)), Ok(()));
 }
 
+/// Programs name descriptors that cannot be, -1 among them.
+#[test]
+fn the_right_to_a_timer_of_any_id_is_given() {
+    let registry = registry();
+    let holder = Holder { epoch: registry.new_epoch(), thread: 7 };
+    for id in [0, 0x0fff_ffff, 0x7fff_ffff, u32::MAX] {
+        let owner = (process(1), TimerKind::Fd, id);
+        let timer = registry.claim_timer(process(1), TimerKind::Fd, id).expect("there is room");
+        assert_eq!(timer.begin_setting_of(owner, holder), Ok(true), "{id}");
+        timer.end_setting();
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(50))]
 

@@ -392,7 +392,8 @@ impl Round<'_> {
     }
 
     fn signal_for_timer(&mut self, timer: &Timer) -> bool {
-        let Some((process, ..)) = timer.owner() else { return false };
+        let Some(owner) = timer.owner() else { return false };
+        let process = owner.0;
         if timer.target() != 0 && self.signal_thread(process, timer.target(), timer) {
             return true;
         }
@@ -403,7 +404,7 @@ impl Round<'_> {
         let here = self.notifier.thread_here(process, process.number());
         let Some(Thread { pid, .. }) = here.filter(|here| self.is_ours(here.pid)) else {
             if !here.is_some_and(|here| exists(here.pid)) {
-                timer.release();
+                timer.release_if(owner);
             }
             return false;
         };

@@ -41,7 +41,8 @@ fn last_ran(path: &str) -> Option<Duration> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with("se.exec_start"))?;
     let millis: f64 = line.rsplit(':').next()?.trim().parse().ok()?;
-    Some(Duration::from_nanos((millis * 1e6) as u64))
+    // A thread that was just made has not run yet.
+    (millis > 0.0).then(|| Duration::from_nanos((millis * 1e6) as u64))
 }
 
 /// Returns the processor on which a thread last ran.

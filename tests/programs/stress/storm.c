@@ -443,6 +443,8 @@ int main(int argc, char **argv)
 	lt_block(SIGUSR2);
 	lt_block(SIGRTMAX);
 	lt_block(SERIES);
+	lt_block(ONCE);
+	lt_block(SIGALRM);
 	for (int i = 0; i < WORKERS; i++) {
 		workers[i].number = i;
 		workers[i].in = "start";

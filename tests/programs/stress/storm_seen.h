@@ -3,6 +3,7 @@
 #include "../lt.h"
 #include <dlfcn.h>
 #include <linux/futex.h>
+#include <mqueue.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -13,6 +14,7 @@
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/timerfd.h>
 
 #define WORKERS 6
@@ -20,6 +22,8 @@
 #define MOST_NS 20000000.0
 /* The signal of each thread's periodic timer. It is blocked, and taken by sigwaitinfo. */
 #define SERIES (SIGRTMIN + 1)
+/* The signal of a timer that goes off once, to the process; likewise. */
+#define ONCE (SIGRTMIN + 2)
 
 extern char **environ;
 

@@ -156,6 +156,111 @@ static int w_signal(lt_ns ns)
 	return told(sigtimedwait(&set, NULL, &t), EAGAIN);
 }
 
+static int w_pselect(lt_ns ns)
+{
+	struct timespec t = lt_ts(ns);
+	return pselect(0, NULL, NULL, NULL, &t, NULL) < 0 ? errno : 0;
+}
+
+static int w_epoll_pwait2(lt_ns ns)
+{
+	struct epoll_event event;
+	struct timespec t = lt_ts(ns);
+	int fd = epoll_create1(EPOLL_CLOEXEC);
+	int e = syscall(SYS_epoll_pwait2, fd, &event, 1, &t, NULL, 0) < 0 ? errno : 0;
+	close(fd);
+	return e;
+}
+
+/* A message that never comes. The queue has no name, so that nothing of it is left. */
+static int w_message(lt_ns ns)
+{
+	char name[64], message[8];
+	struct mq_attr attr = { .mq_maxmsg = 1, .mq_msgsize = sizeof message };
+	snprintf(name, sizeof name, "/storm-%d-%d", getpid(), self->number);
+	mqd_t queue = mq_open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600, &attr);
+	if (queue == (mqd_t)-1)
+		return errno;
+	mq_unlink(name);
+	struct timespec t = lt_ts(lt_now(CLOCK_REALTIME) + ns);
+	int e = told(mq_timedreceive(queue, message, sizeof message, NULL, &t), ETIMEDOUT);
+	mq_close(queue);
+	return e;
+}
+
+static int w_wall_timerfd(lt_ns ns, int flags)
+{
+	int fd = timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC);
+	lt_ns at = (flags ? lt_now(CLOCK_REALTIME) : 0) + (ns ? ns : 1), now;
+	struct itimerspec it = { { 0, 0 }, lt_ts(at) };
+	uint64_t count = 0;
+	LT_CHECK(fd >= 0 && timerfd_settime(fd, flags, &it, NULL) == 0);
+	int e = read(fd, &count, sizeof count) < 0 ? errno : 0;
+	if (!e && count != 1)
+		finding("expiries of one", 1, (lt_ns)count);
+	if (!e && flags && !steps && (now = lt_now(CLOCK_REALTIME)) < at)
+		finding("early", at, now);
+	close(fd);
+	return e;
+}
+
+static int w_wall_timerfd_for(lt_ns ns) { return w_wall_timerfd(ns, 0); }
+static int w_wall_timerfd_until(lt_ns ns) { return w_wall_timerfd(ns, TFD_TIMER_ABSTIME); }
+
+/* Waits for a blocked signal of the process, for which no other thread waits meanwhile. */
+static int signalled(int signal)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, signal);
+	return sigwaitinfo(&set, NULL) < 0 ? errno : 0;
+}
+
+static void forget(int signal)
+{
+	const struct timespec at_once = { 0, 0 };
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, signal);
+	while (sigtimedwait(&set, NULL, &at_once) > 0 || errno == EINTR)
+		;
+}
+
+static int w_interval_timer(lt_ns ns)
+{
+	static atomic_flag used = ATOMIC_FLAG_INIT;
+	const struct itimerval never = { { 0, 0 }, { 0, 0 } };
+	struct itimerval it = { { 0, 0 }, lt_tv(ns) }, left;
+	if (ns < 1000 || atomic_flag_test_and_set(&used))
+		return -1;
+	LT_CHECK(setitimer(ITIMER_REAL, &it, NULL) == 0 && getitimer(ITIMER_REAL, &left) == 0);
+	lt_ns rest = left.it_value.tv_sec * LT_SEC + left.it_value.tv_usec * 1000;
+	if (rest > ns)
+		finding("rest of an interval timer", rest, ns);
+	int e = signalled(SIGALRM);
+	LT_CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+	forget(SIGALRM);
+	atomic_flag_clear(&used);
+	return e;
+}
+
+static int w_timer_of_the_process(lt_ns ns)
+{
+	static atomic_flag used = ATOMIC_FLAG_INIT;
+	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = ONCE };
+	struct itimerspec it = { { 0, 0 }, lt_ts(ns ? ns : 1) };
+	timer_t timer;
+	if (atomic_flag_test_and_set(&used))
+		return -1;
+	LT_CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+	LT_CHECK(timer_settime(timer, 0, &it, NULL) == 0);
+	int e = signalled(ONCE);
+	LT_CHECK(timer_delete(timer) == 0);
+	forget(ONCE);
+	atomic_flag_clear(&used);
+	return e;
+}
+
 static const struct wait WAITS[] = {
 	{ "nanosleep", w_nanosleep, 1, CLOCK_MONOTONIC, 0 },
 	{ "until monotonic", w_until_mono, 1, CLOCK_MONOTONIC, 0 },
@@ -172,6 +277,13 @@ static const struct wait WAITS[] = {
 	{ "timerfd", w_timerfd, 1, CLOCK_MONOTONIC, 0 },
 	{ "recv", w_receive, 1000, CLOCK_MONOTONIC, 1 },
 	{ "sigtimedwait", w_signal, 1, CLOCK_MONOTONIC, 1 },
+	{ "pselect", w_pselect, 1, CLOCK_MONOTONIC, 0 },
+	{ "epoll_pwait2", w_epoll_pwait2, 1, CLOCK_MONOTONIC, 1 },
+	{ "mq_timedreceive", w_message, 1, CLOCK_REALTIME, 0 },
+	{ "wall timerfd", w_wall_timerfd_for, 1, CLOCK_MONOTONIC, 0 },
+	{ "wall timerfd until", w_wall_timerfd_until, 1, CLOCK_REALTIME, 0 },
+	{ "interval timer", w_interval_timer, 1000, CLOCK_MONOTONIC, 1 },
+	{ "timer of the process", w_timer_of_the_process, 1, CLOCK_MONOTONIC, 1 },
 };
 
 static void some_wait(void)
