@@ -17,10 +17,12 @@ use crate::sync::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use crate::task_counters::{TaskCount, TaskCounters};
 pub use deadline::Deadline;
 use deadline::SharedDeadline;
+pub use holder::{Epoch, Holder};
 use size::{GROUP, PROBES};
 pub use size::{TIMERS, WAITERS};
 
 mod deadline;
+mod holder;
 mod relocate;
 
 #[cfg(not(loom))]
@@ -184,30 +186,6 @@ impl Armed {
     /// Makes the record of a kernel's timer that is not armed, with the wall clock's offset `wall`.
     pub fn disarmed(wall: WallTime) -> Armed {
         Armed { at: RealInstant::NEVER, interval: Span::ZERO, wall, leapt: Span::ZERO }
-    }
-}
-
-/// Identifies one lifetime of a process: from its start, by fork or by exec, to its next exec or its end. No two processes on a
-/// clock have the same epoch at once. A later process with the same number has another epoch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Epoch(pub u32);
-
-/// A thread that holds something in shared memory, named so that others can tell whether it may still be alive.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Holder {
-    /// The epoch of its process.
-    pub epoch: Epoch,
-    /// The thread's id; never 0.
-    pub thread: u32,
-}
-
-impl Holder {
-    fn to_bits(self) -> u64 {
-        u64::from(self.epoch.0) << 32 | u64::from(self.thread)
-    }
-
-    fn from_bits(bits: u64) -> Option<Holder> {
-        (bits != 0).then_some(Holder { epoch: Epoch((bits >> 32) as u32), thread: bits as u32 })
     }
 }
 

@@ -7,7 +7,6 @@
 
 use crate::boot_stub;
 use crate::borrowed_thread::{BorrowedThread, ALL_BUT_BREAKPOINT};
-use crate::dated::{host_now, Dated};
 use crate::events::open_signalfd;
 use crate::last_run::LastRun;
 use crate::launch::duplicate_fd;
@@ -16,7 +15,7 @@ use crate::monitor::ExecMonitor;
 use crate::trace::{has_ended, TracedThread};
 use crate::tracee::tracer_of;
 use crate::{filter, namespace, sockets, timers, Error, Result};
-use lorentz_clock::{ProcessId, RealInstant};
+use lorentz_clock::ProcessId;
 use lorentz_shim::boot::BootArgs;
 use lorentz_shim::filter::{flag, Instruction, Program, ASK_MONITOR, SET_MODE_FILTER};
 use lorentz_shim::layout::{self, Credit, CLOCK, CREDITS, IMAGE};
@@ -272,10 +271,11 @@ impl StoppedProcess {
         };
         let waiting = self.threads.iter().filter_map(|thread| InterruptedWait::of(*thread));
         waiting
-            .filter_map(|wait| {
-                let look = || Ok(elapsed(&wait.thread).unwrap_or_default());
-                let Dated { found, seen } = Dated::of(look).ok()?;
-                Some(InterruptedWait { elapsed: found, measured: seen, ..wait })
+            .map(|wait| InterruptedWait {
+                elapsed: elapsed(&wait.thread).unwrap_or_default(),
+                // Behind the look, which may take some time.
+                measured: Instant::now(),
+                ..wait
             })
             .collect()
     }
@@ -302,7 +302,7 @@ struct InterruptedWait {
     registers: libc::user_regs_struct,
     /// How long the thread had waited at this instant.
     elapsed: Duration,
-    measured: RealInstant,
+    measured: Instant,
 }
 
 impl InterruptedWait {
@@ -326,7 +326,7 @@ impl InterruptedWait {
             thread,
             registers,
             elapsed: Duration::ZERO,
-            measured: RealInstant(0),
+            measured: Instant::now(),
         })
     }
 
@@ -344,8 +344,8 @@ impl InterruptedWait {
 fn write_credit(first: TracedThread, waits: &[InterruptedWait]) -> io::Result<()> {
     for (wait, place) in waits.iter().zip(0..CREDITS) {
         let number = namespace::number_inside(wait.thread.0 as u32)?;
-        let since = host_now().since(wait.measured);
-        let credit = Credit::bytes(number, wait.elapsed.as_nanos() as u64 + since.0 as u64);
+        let elapsed = wait.elapsed + wait.measured.elapsed();
+        let credit = Credit::bytes(number, elapsed.as_nanos() as u64);
         first.write(layout::credit_address(place) as u64, &credit)?;
     }
     Ok(())

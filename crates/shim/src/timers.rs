@@ -270,7 +270,8 @@ pub fn rearm_all() -> bool {
     let mut at_once = false;
     fork_data().rearms_begun.fetch_add(1, SeqCst);
     for timer in registry().timers() {
-        let Some((owner, kind, id)) = timer.owner() else { continue };
+        let Some(entry) = timer.owner() else { continue };
+        let (owner, kind, id) = entry;
         let is_ours = owner == *own.get_or_insert_with(process::own);
         let is_set = timer.is_current(clock().timers_state(), registry().leaps.sum());
         if !is_ours || (is_set && !timer.is_being_set()) {
@@ -279,11 +280,11 @@ pub fn rearm_all() -> bool {
         if is_for_another_thread(timer) {
             continue;
         }
-        if begin_to_rearm(timer, (owner, kind, id)) {
+        if begin_to_rearm(timer, entry) {
             failpoint(registry(), Failpoint::TimerHeld);
             let armed = rearm(timer, Kernel::of(timer, kind, id));
-            at_once |= (end_setting(timer, (owner, kind, id)) || armed)
-                && timer.armed().at <= clocks::host();
+            let armed = end_setting(timer, entry) || armed;
+            at_once |= armed && timer.armed().at <= clocks::host();
         }
     }
     fork_data().rearms_done.fetch_add(1, SeqCst);
@@ -293,17 +294,22 @@ pub fn rearm_all() -> bool {
 /// Takes the right to set the timer anew. Where another thread has it, that thread finds the new state when it is done
 /// ([`end_setting`]), unless only this one may set the timer.
 fn begin_to_rearm(timer: &Timer, owner: TimerOwner) -> bool {
-    let me = process::holder();
+    if timer.target() == 0 {
+        return timer.begin_setting_of(owner, process::holder()) == Ok(true);
+    }
+    await_right(timer, owner)
+}
+
+/// Waits for the right to set the timer. False where the entry is not its any more. No thread is interrupted while it has the right.
+fn await_right(timer: &Timer, owner: TimerOwner) -> bool {
+    let holder = process::holder();
     let mut tries = 0;
     loop {
-        match timer.begin_setting_of(owner, me) {
-            Ok(is_its) => return is_its,
-            Err(holder) if timer.target() == 0 || holder == me => return false,
-            Err(_) => {
-                tries += 1;
-                give_way(tries);
-            }
+        if let Ok(is_its) = timer.begin_setting_of(owner, holder) {
+            return is_its;
         }
+        tries += 1;
+        give_way(tries);
     }
 }
 
@@ -387,7 +393,8 @@ fn rearm(timer: &Timer, kernel: Kernel) -> bool {
 /// A timer's entry in the registry, as it was found.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    timer: &'static Timer,
+    /// To look at only: another thread may set it, or release the entry.
+    pub timer: &'static Timer,
     owner: TimerOwner,
 }
 
@@ -399,11 +406,17 @@ impl Entry {
         Some(Entry { timer, owner })
     }
 
-    /// That of a timer of this process, a new one if it has none. `None` where there is no room.
-    pub fn claim(kind: TimerKind, id: u32) -> Option<Entry> {
+    /// Runs `work` on the entry of a timer of this process, a new one if it has none. `None` where there is no room. Another thread may be
+    /// setting an older timer of the same number anew, or release its entry.
+    pub fn with_claimed<T>(kind: TimerKind, id: u32, work: impl Fn(&Timer) -> T) -> Option<T> {
         let owner = (process::own(), kind, id);
-        let timer = registry().claim_timer(owner.0, kind, id)?;
-        Some(Entry { timer, owner })
+        loop {
+            let timer = registry().claim_timer(owner.0, kind, id)?;
+            let done = Entry { timer, owner }.exclusively(&work);
+            if done.is_some() {
+                return done;
+            }
+        }
     }
 
     /// The entry of a timer that was found in the registry.
@@ -414,17 +427,8 @@ impl Entry {
     /// Runs `work` while no other thread sets this timer. `None` where the entry has been released since it was found: by a thread that
     /// has set timers anew, and found that the descriptor had been closed.
     pub fn exclusively<T>(self, work: impl FnOnce(&Timer) -> T) -> Option<T> {
-        let holder = process::holder();
-        let mut tries = 0;
-        loop {
-            match self.timer.begin_setting_of(self.owner, holder) {
-                Ok(true) => break,
-                Ok(false) => return None,
-                Err(_) => {
-                    tries += 1;
-                    give_way(tries);
-                }
-            }
+        if !await_right(self.timer, self.owner) {
+            return None;
         }
         failpoint(registry(), Failpoint::TimerHeld);
         let result = work(self.timer);

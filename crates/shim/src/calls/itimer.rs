@@ -57,12 +57,7 @@ fn set_real_timer(new: &Itimerspec) -> SysResult<Itimerspec> {
         arm(timer, kernel, setting);
         Ok(before)
     };
-    loop {
-        let entry = Entry::claim(TimerKind::Interval, 0).ok_or(Errno::ENOMEM)?;
-        if let Some(done) = entry.exclusively(set) {
-            return done;
-        }
-    }
+    Entry::with_claimed(TimerKind::Interval, 0, set).ok_or(Errno::ENOMEM)?
 }
 
 /// Sets ITIMER_VIRTUAL or ITIMER_PROF, which count CPU time.

@@ -46,7 +46,7 @@ pub fn timer_create(
         timer.set_signal(signal);
         timer.set_target(target);
     };
-    with_new_entry(TimerKind::Posix, id, begin).ok_or_else(|| {
+    Entry::with_claimed(TimerKind::Posix, id, begin).ok_or_else(|| {
         delete_made(id_at);
         Errno::EAGAIN
     })?;
@@ -71,16 +71,6 @@ fn signal_of(event: Option<UserPtr<SigEvent>>) -> (u32, u32) {
         [.., SIGEV_NONE, _] => (0, 0),
         [_, _, signal, SIGEV_THREAD_ID, thread] => (signal, thread),
         [_, _, signal, ..] => (signal, 0),
-    }
-}
-
-/// Runs `work` on the entry of a timer that the kernel has just made. `None` where there is no room. Another thread may be setting an
-/// older timer of the same number anew, or release its entry.
-fn with_new_entry<T>(kind: TimerKind, id: u32, work: impl Fn(&Timer) -> T) -> Option<T> {
-    loop {
-        if let Some(done) = Entry::claim(kind, id)?.exclusively(&work) {
-            return Some(done);
-        }
     }
 }
 
@@ -115,7 +105,7 @@ pub fn timerfd_create(call: &Call, clock: ClockId, flags: u32) -> SysResult {
         }
         begin_disarmed(timer, clock);
     };
-    with_new_entry(TimerKind::Fd, fd.number(), begin).ok_or_else(|| {
+    Entry::with_claimed(TimerKind::Fd, fd.number(), begin).ok_or_else(|| {
         close(fd);
         Errno::ENOMEM
     })?;
@@ -158,7 +148,7 @@ fn entry_of_copy(fd: u32) -> Option<Entry> {
         timer.set_signalled_again(parents.signalled_again());
         timer.set(parents.setting(), parents.observed_seq());
     };
-    with_new_entry(TimerKind::Fd, fd, begin)?;
+    Entry::with_claimed(TimerKind::Fd, fd, begin)?;
     Entry::find(TimerKind::Fd, fd)
 }
 
@@ -290,9 +280,12 @@ pub fn read_cancellable(call: &Call, fd: Fd) -> SysResult {
 
 /// ECANCELED where a step of the wall clock has cancelled the timer.
 fn take_cancellation(fd: Fd) -> SysResult<()> {
-    let Some(entry) = Entry::find(TimerKind::Fd, fd.number()) else { return Ok(()) };
+    let is_cancelled = |timer: &Timer| timer.clock() & Timer::CANCELLED != 0;
+    let entry = Entry::find(TimerKind::Fd, fd.number());
+    let Some(entry) = entry.filter(|entry| is_cancelled(entry.timer)) else { return Ok(()) };
     let take = |timer: &Timer| {
-        if timer.clock() & Timer::CANCELLED == 0 {
+        // Another reader may have taken it.
+        if !is_cancelled(timer) {
             return Ok(());
         }
         let setting = timer.setting();
